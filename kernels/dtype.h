@@ -1,0 +1,73 @@
+// Element formats of tensors, with the ids that GGUF gives them (spec: ggml type table). Plain
+// data, any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace millrace {
+
+// The value is the id in a GGUF file.
+enum class DType : std::uint8_t {
+  f32 = 0,
+  f16 = 1,
+  q4_0 = 2,
+  q4_1 = 3,
+  q5_0 = 6,
+  q5_1 = 7,
+  q8_0 = 8,
+  q8_1 = 9,
+  q2_k = 10,
+  q3_k = 11,
+  q4_k = 12,
+  q5_k = 13,
+  q6_k = 14,
+  q8_k = 15,
+  iq2_xxs = 16,
+  iq2_xs = 17,
+  iq3_xxs = 18,
+  iq1_s = 19,
+  iq4_nl = 20,
+  iq3_s = 21,
+  iq2_s = 22,
+  iq4_xs = 23,
+  i8 = 24,
+  i16 = 25,
+  i32 = 26,
+  i64 = 27,
+  f64 = 28,
+  iq1_m = 29,
+  bf16 = 30,
+  tq1_0 = 34,
+  tq2_0 = 35,
+  mxfp4 = 39,
+  nvfp4 = 40,
+  q1_0 = 41,
+  q2_0 = 42,
+};
+inline constexpr std::size_t dtype_count = 43;  // ids are below this
+
+struct DTypeInfo {
+  const char* name;           // "Q4_0"; nullptr for an unknown or retired id
+  std::uint32_t block_elems;  // elements per block, a divisor of every row
+  std::uint32_t block_bytes;
+};
+
+// Size and name of a known id; nullptr if the id is unknown or retired. dtype_problem() then says
+// why.
+const DTypeInfo* find_dtype(std::uint32_t id) noexcept;
+
+// Why an id without DTypeInfo is refused: retired layout, ik_llama.cpp-only (ids >= 97), or
+// unknown. Static text.
+const char* dtype_problem(std::uint32_t id) noexcept;
+
+// `type` must be a member of the enumeration.
+const DTypeInfo& dtype_info(DType type) noexcept;
+
+// Bytes of a row of `columns` elements; columns must be a multiple of the block.
+inline std::size_t dtype_row_bytes(DType type, std::size_t columns) noexcept {
+  const DTypeInfo& info = dtype_info(type);
+  return columns / info.block_elems * info.block_bytes;
+}
+
+}  // namespace millrace

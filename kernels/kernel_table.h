@@ -1,0 +1,122 @@
+// The kernels' interface: one table of function pointers per ISA, all giving the same bits
+// (canonical arithmetic, kernels/README.md). Raw pointers and counts only. All functions are pure
+// but for their outputs, allocate nothing, and may run in any thread. Pointers need no alignment;
+// outputs never overlap inputs unless stated.
+//
+// Canonical arithmetic in short (DESIGN section 4):
+//   activations  per 32 values d = max|x| / 127, q = round-half-even(x * (127 / max|x|)); max|x| <
+//   2^-100: d = q = 0 quantized dot  acc[b mod 16] = fma(float(S[b]), fl(dw[b] * da[b]), acc[b mod
+//   16]) for blocks b ascending, S[b] the exact
+//                  integer sum of the block; then acc[i] += acc[i+8], then 4, 2, 1
+//   float dot      acc[i mod 16] = fma(w[i], x[i], acc[i mod 16]), the same tree
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/dtype.h"
+
+namespace millrace {
+
+// Rows of a weight matrix: row r starts at data + r * row_bytes and has `columns` elements of the
+// type that the chosen function is for. Readable bytes: exactly rows * row_bytes (kernels never
+// read past them).
+struct WeightRows {
+  const std::byte* data;
+  std::size_t row_bytes;
+  std::size_t rows;
+  std::size_t columns;
+};
+
+// Activations of several tokens, quantized per 32 values. Token t has values q + t * q_stride
+// (columns used, the rest up to q_stride zero), scales scale + t * block_stride and block sums sum
+// + t * block_stride (padding zero). q_stride is a multiple of 512, block_stride = q_stride / 32
+// (so a multiple of 16).
+struct Q8Batch {
+  const std::int8_t* q;
+  const float* scale;       // da of each block of 32
+  const std::int32_t* sum;  // sum of q over each block of 32
+  std::size_t q_stride;
+  std::size_t block_stride;
+};
+constexpr std::size_t q8_stride(std::size_t columns) noexcept {
+  return (columns + 511) / 512 * 512;
+}
+
+// Unrounded activations: token t at x + t * stride.
+struct F32Batch {
+  const float* x;
+  std::size_t stride;
+};
+
+// y[t * y_stride + r] = dot(row r, token t) for r < rows, t < tokens. tokens >= 1.
+using MatmulQ8 = void (*)(const WeightRows& weights, const Q8Batch& x, std::size_t tokens, float* y,
+                          std::size_t y_stride);
+using MatmulF32 = void (*)(const WeightRows& weights, const F32Batch& x, std::size_t tokens,
+                           float* y, std::size_t y_stride);
+
+// Attention of one query token's heads that share one KV head. Positions [first, last] are visible,
+// last >= first. Keys and values lie per position: k + j * k_stride (elements) holds head_dim
+// values, v + j * v_stride value_dim values.
+struct AttentionArgs {
+  const float* q;     // heads x head_dim, contiguous
+  std::size_t heads;  // query heads of this KV head
+  std::size_t head_dim;
+  std::size_t value_dim;
+  const void* k;  // f16 or f32 elements, as the function says
+  const void* v;
+  std::size_t k_stride;  // elements from one position to the next
+  std::size_t v_stride;
+  std::size_t first;  // absolute positions; parts of 256 start at multiples of 256
+  std::size_t last;
+  float scale;         // score = scale * dot(q, k)
+  const float* sinks;  // one logit per head, or nullptr
+  float* out;          // heads x value_dim, contiguous
+  float* scratch;      // attention_scratch_floats(value_dim) floats, used by this call alone
+};
+constexpr std::size_t attention_scratch_floats(std::size_t value_dim) noexcept {
+  return 256 + (value_dim + 15) / 16 * 16;
+}
+
+struct KernelTable {
+  const char* name;  // "scalar", "avx2", …: CONTRACT's ISA names
+
+  // Quantizes `columns` (a multiple of 32) values; writes q8_stride(columns) q's and a 32nd of that
+  // scales and sums, padding zeroed. False if a value is NaN or infinite (outputs are then
+  // unspecified).
+  bool (*quantize_q8)(const float* x, std::size_t columns, std::int8_t* q, float* scale,
+                      std::int32_t* sum);
+
+  // By DType; nullptr where the type has no such product. Float types have no matmul_q8.
+  MatmulQ8 matmul_q8[dtype_count];
+  MatmulF32 matmul_f32[dtype_count];
+  // One row decoded to float32: exact, each element the float64 definition rounded once.
+  void (*decode_row[dtype_count])(const std::byte* row, std::size_t columns, float* out);
+
+  // y = fl(x * s) * w with s = 1 / sqrt(dot(x, x) / count + eps). y may be x.
+  void (*rms_norm)(const float* x, const float* weight, float eps, std::size_t count, float* y);
+  // Rotates `heads` heads of `head_dim` floats in place (pairs (2i, 2i+1), or (i, i + rotary/2) for
+  // neox); elements past `rotary` stay. cosine/sine: rotary / 2 values (magnitude already in them).
+  void (*rope_norm)(float* x, std::size_t heads, std::size_t head_dim, std::size_t rotary,
+                    const float* cosine, const float* sine);
+  void (*rope_neox)(float* x, std::size_t heads, std::size_t head_dim, std::size_t rotary,
+                    const float* cosine, const float* sine);
+  void (*attention_f16)(const AttentionArgs& args);
+  void (*attention_f32)(const AttentionArgs& args);
+  void (*softmax)(float* x, std::size_t count);  // in place, count >= 1
+  void (*swiglu)(const float* gate, const float* up, std::size_t count,
+                 float* out);                                // silu(gate) * up; out may be gate
+  void (*add)(const float* x, std::size_t count, float* y);  // y += x
+  void (*add_scaled)(const float* x, float factor, std::size_t count,
+                     float* y);  // y = fma(factor, x, y)
+  void (*to_f16)(const float* x, std::size_t count,
+                 std::uint16_t* out);  // round to nearest even, overflow to infinity
+  void (*exp)(const float* x, std::size_t count,
+              float* out);  // kernels/math's exp; for tests and the sampler
+  bool (*all_finite)(const float* x, std::size_t count);
+  // Best plain read loop of this ISA: sums the bytes as 64-bit words (bytes a multiple of 8). The
+  // limit that matvecs are held to.
+  std::uint64_t (*read_all)(const std::byte* data, std::size_t bytes);
+};
+
+}  // namespace millrace

@@ -1,0 +1,166 @@
+#include "kernels/dispatch.h"
+
+#include <algorithm>
+#include <array>
+
+namespace millrace {
+
+// Defined in table_*.cpp, each compiled with its ISA's flags. This file is compiled for the
+// baseline and calls nothing in them.
+extern const KernelTable kScalarKernels;
+#if defined(__x86_64__)
+extern const KernelTable kAvx2Kernels;
+extern const KernelTable kAvx512Kernels;
+extern const KernelTable kAvx512VnniKernels;
+#endif
+
+namespace {
+
+#if defined(__x86_64__)
+constexpr const KernelTable* avx2_table = &kAvx2Kernels;
+constexpr const KernelTable* avx512_table = &kAvx512Kernels;
+constexpr const KernelTable* avx512vnni_table = &kAvx512VnniKernels;
+#else
+constexpr const KernelTable* avx2_table = nullptr;
+constexpr const KernelTable* avx512_table = nullptr;
+constexpr const KernelTable* avx512vnni_table = nullptr;
+#endif
+
+struct Need {
+  bool CpuFeatures::*feature = nullptr;
+  const char* name = nullptr;
+};
+
+constexpr Need avx2{&CpuFeatures::avx2, "AVX2"};
+constexpr Need fma{&CpuFeatures::fma, "FMA"};
+constexpr Need f16c{&CpuFeatures::f16c, "F16C"};
+constexpr Need avxvnni{&CpuFeatures::avxvnni, "AVX-VNNI"};
+constexpr Need avx512f{&CpuFeatures::avx512f, "AVX-512F"};
+constexpr Need avx512bw{&CpuFeatures::avx512bw, "AVX-512BW"};
+constexpr Need avx512vl{&CpuFeatures::avx512vl, "AVX-512VL"};
+constexpr Need avx512dq{&CpuFeatures::avx512dq, "AVX-512DQ"};
+constexpr Need avx512vnni{&CpuFeatures::avx512vnni, "AVX-512-VNNI"};
+constexpr Need amx_tile{&CpuFeatures::amx_tile, "AMX-TILE"};
+constexpr Need amx_int8{&CpuFeatures::amx_int8, "AMX-INT8"};
+constexpr Need neon{&CpuFeatures::neon, "NEON"};
+constexpr Need dotprod{&CpuFeatures::dotprod, "DotProd"};
+constexpr Need os_avx{&CpuFeatures::os_avx, "AVX"};
+constexpr Need os_avx512{&CpuFeatures::os_avx512, "AVX-512"};
+constexpr Need os_amx{&CpuFeatures::os_amx, "AMX"};
+
+// One ISA: what its table was compiled for and what the operating system must save for it.
+struct Isa {
+  std::string_view name;
+  const KernelTable* table;  // nullptr: not in this build
+  std::array<Need, 10> needs;
+  Need os;
+};
+
+// CONTRACT's names, slowest first.
+constexpr std::array isas = {
+    Isa{"scalar", &kScalarKernels, {}, {}},
+    Isa{"neon", nullptr, {neon}, {}},
+    Isa{"neon-dotprod", nullptr, {neon, dotprod}, {}},
+    Isa{"avx2", avx2_table, {avx2, fma, f16c}, os_avx},
+    Isa{"avxvnni", nullptr, {avx2, fma, f16c, avxvnni}, os_avx},
+    Isa{"avx512",
+        avx512_table,
+        {avx512f, avx512bw, avx512vl, avx512dq, avx2, fma, f16c},
+        os_avx512},
+    Isa{"avx512vnni",
+        avx512vnni_table,
+        {avx512f, avx512bw, avx512vl, avx512dq, avx512vnni, avx2, fma, f16c},
+        os_avx512},
+    Isa{"amx",
+        nullptr,
+        {avx512f, avx512bw, avx512vl, avx512dq, avx512vnni, amx_tile, amx_int8, avx2, fma, f16c},
+        os_amx},
+};
+
+// The features that `cpu` lacks for `isa`, as "AVX-512F, AVX-512BW"; empty if none.
+std::string missing_features(const Isa& isa, const CpuFeatures& cpu) {
+  std::string missing;
+  for (const Need& need : isa.needs) {
+    if (need.feature == nullptr || cpu.*need.feature) continue;
+    if (!missing.empty()) missing += ", ";
+    missing += need.name;
+  }
+  return missing;
+}
+
+bool is_enabled(const Isa& isa, const CpuFeatures& cpu) {
+  return isa.os.feature == nullptr || cpu.*isa.os.feature;
+}
+
+bool can_run(const Isa& isa, const CpuFeatures& cpu) {
+  return isa.table != nullptr && missing_features(isa, cpu).empty() && is_enabled(isa, cpu);
+}
+
+std::string runnable_names(const CpuFeatures& cpu) {
+  std::string names;
+  for (const Isa& isa : isas) {
+    if (!can_run(isa, cpu)) continue;
+    if (!names.empty()) names += ", ";
+    names += isa.name;
+  }
+  return names;
+}
+
+Error refusal(std::string_view name, const std::string& reason, const CpuFeatures& cpu) {
+  return {ErrorCode::usage, "--isa " + std::string(name.substr(0, 40)) + ": " + reason +
+                                " (usable here: " + runnable_names(cpu) + ")"};
+}
+
+std::string unknown_name_text() {
+  std::string text = "no instruction set has that name; the names are";
+  for (const Isa& isa : isas) {
+    text += ' ';
+    text += isa.name;
+  }
+  return text;
+}
+
+const CpuFeatures& this_cpu() {
+  static const CpuFeatures features = detect_cpu_features();
+  return features;
+}
+
+}  // namespace
+
+std::vector<const KernelTable*> supported_kernels(const CpuFeatures& cpu) {
+  std::vector<const KernelTable*> tables;
+  for (const Isa& isa : isas) {
+    if (can_run(isa, cpu)) tables.push_back(isa.table);
+  }
+  return tables;
+}
+
+std::span<const KernelTable* const> supported_kernels() {
+  static const std::vector<const KernelTable*> tables = supported_kernels(this_cpu());
+  return tables;
+}
+
+Result<const KernelTable*> choose_kernels(std::string_view name, const CpuFeatures& cpu) {
+  if (name.empty()) return supported_kernels(cpu).back();
+  const auto* const isa =
+      std::find_if(isas.begin(), isas.end(), [name](const Isa& each) { return each.name == name; });
+  if (isa == isas.end()) return refusal(name, unknown_name_text(), cpu);
+  const std::string missing = missing_features(*isa, cpu);
+  if (!missing.empty()) return refusal(name, "this CPU lacks " + missing, cpu);
+  if (!is_enabled(*isa, cpu)) {
+    return refusal(name,
+                   "this CPU has it, but the operating system does not enable " +
+                       std::string(isa->os.name) + " registers",
+                   cpu);
+  }
+  if (isa->table == nullptr) {
+    return refusal(name, "this CPU has it, but this build has no kernels for it", cpu);
+  }
+  return isa->table;
+}
+
+Result<const KernelTable*> choose_kernels(std::string_view name) {
+  return choose_kernels(name, this_cpu());
+}
+
+}  // namespace millrace

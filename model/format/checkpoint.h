@@ -62,6 +62,10 @@ class Checkpoint {
     std::uint64_t metadata_bytes = 0;
   };
   explicit Checkpoint(Parts parts);
+  Checkpoint(Checkpoint&&) noexcept = default;
+  Checkpoint& operator=(Checkpoint&&) noexcept = default;
+  Checkpoint(const Checkpoint&) = delete;  // by_name_ points into tensors_
+  Checkpoint& operator=(const Checkpoint&) = delete;
 
  private:
   std::vector<std::string> files_;

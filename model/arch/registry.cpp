@@ -1,0 +1,32 @@
+#include "model/arch/registry.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string>
+
+#include "runtime/base/log.h"
+
+namespace millrace {
+
+std::span<const FamilySpec* const> families() noexcept {
+  static const std::array<const FamilySpec*, 2> known = {&llama_family, &qwen3moe_family};
+  return known;
+}
+
+Result<const FamilySpec*> find_family(std::string_view architecture, std::string_view path) {
+  if (architecture.empty())
+    return Error{ErrorCode::format,
+                 fmt::format("{}: metadata key general.architecture is missing", path)};
+  std::string names;
+  for (const FamilySpec* family : families()) {
+    if (architecture == family->architecture) return family;
+    names += names.empty() ? "" : ", ";
+    names += family->architecture;
+  }
+  return Error{ErrorCode::unsupported,
+               fmt::format("{}: architecture '{}' is not supported (known: {})", path,
+                           printable(architecture), names)};
+}
+
+}  // namespace millrace

@@ -1,0 +1,34 @@
+#include "model/blocks/gated_ffn.h"
+
+#include <atomic>
+
+namespace millrace {
+
+bool ffn_gate_up(const BlockContext& context, const GatedFfn& ffn, DType down_type,
+                 const ActivationRows& x, std::size_t x_first, std::size_t tokens,
+                 ActivationRows& hidden, std::size_t hidden_first, float* up_buffer) {
+  const std::size_t inner = ffn.gate.rows;
+  float* const gate = hidden.row(hidden_first);
+  linear(context, ffn.gate, x, x_first, tokens, gate, inner);
+  linear(context, ffn.up, x, x_first, tokens, up_buffer, inner);
+  add_bias(context, ffn.gate_bias, inner, tokens, gate, inner);
+  add_bias(context, ffn.up_bias, inner, tokens, up_buffer, inner);
+  const bool quantize = context.uses_q8(down_type);
+  std::atomic<bool> finite = true;
+  constexpr std::size_t grain = 4;
+  context.parallel.for_ranges(tokens, grain, [&](std::size_t begin, std::size_t end, unsigned) {
+    context.kernels.swiglu(gate + begin * inner, up_buffer + begin * inner, (end - begin) * inner,
+                           gate + begin * inner);
+    if (quantize && !hidden.quantize_rows(context.kernels, hidden_first + begin, end - begin))
+      finite = false;
+  });
+  return finite;
+}
+
+void ffn_down(const BlockContext& context, const GatedFfn& ffn, const ActivationRows& hidden,
+              std::size_t hidden_first, std::size_t tokens, float* y, std::size_t y_stride) {
+  linear(context, ffn.down, hidden, hidden_first, tokens, y, y_stride);
+  add_bias(context, ffn.down_bias, ffn.down.rows, tokens, y, y_stride);
+}
+
+}  // namespace millrace

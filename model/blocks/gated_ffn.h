@@ -1,0 +1,32 @@
+// The gated feed-forward block Wd·(silu(Wg·x) * (Wu·x)): dense layers and single experts alike.
+#pragma once
+
+#include <cstddef>
+
+#include "model/blocks/activations.h"
+#include "model/blocks/linear.h"
+#include "model/weights.h"
+
+namespace millrace {
+
+// The matrices of one FFN. Biases may be null.
+struct GatedFfn {
+  Matrix gate, up, down;
+  const float* gate_bias = nullptr;
+  const float* up_bias = nullptr;
+  const float* down_bias = nullptr;
+};
+
+// hidden rows hidden_first.. = silu(Wg·x) * (Wu·x) for `tokens` rows of x from x_first on (their
+// quantized twin up to date if a matrix uses it), and the quantized twin of the hidden rows if
+// `down_type` uses it. `up_buffer` takes tokens x Wu.rows floats. False if a value is NaN or
+// infinite.
+bool ffn_gate_up(const BlockContext& context, const GatedFfn& ffn, DType down_type,
+                 const ActivationRows& x, std::size_t x_first, std::size_t tokens,
+                 ActivationRows& hidden, std::size_t hidden_first, float* up_buffer);
+
+// y_t = Wd·hidden_t (+ bias) for `tokens` hidden rows, y_stride floats apart.
+void ffn_down(const BlockContext& context, const GatedFfn& ffn, const ActivationRows& hidden,
+              std::size_t hidden_first, std::size_t tokens, float* y, std::size_t y_stride);
+
+}  // namespace millrace

@@ -1,0 +1,46 @@
+// Linear layers over the kernels: which product a matrix takes, and its rows shared over the
+// threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/kernel_table.h"
+#include "model/blocks/activations.h"
+#include "model/weights.h"
+#include "runtime/base/parallel.h"
+
+namespace millrace {
+
+enum class ActivationMode : std::uint8_t {
+  q8,   // quantized weights meet activations rounded to 8 bits (integer dots)
+  f32,  // weights decoded, activations unrounded
+};
+
+// What every block needs; borrowed for the call.
+struct BlockContext {
+  const KernelTable& kernels;
+  Parallel& parallel;
+  ActivationMode mode;
+
+  // Whether a matrix of this type takes quantized activations. The router never does: see
+  // linear_f32().
+  bool uses_q8(DType type) const noexcept {
+    return mode == ActivationMode::q8 &&
+           kernels.matmul_q8[static_cast<std::size_t>(type)] != nullptr;
+  }
+};
+
+// y[t * y_stride + r] = (W x_t)[r] for rows first .. first + tokens - 1 of x. The quantized twin of
+// x must be up to date if uses_q8(W's type).
+void linear(const BlockContext& context, const Matrix& weights, const ActivationRows& x,
+            std::size_t first, std::size_t tokens, float* y, std::size_t y_stride);
+// The same with unrounded activations in any mode.
+void linear_f32(const BlockContext& context, const Matrix& weights, const ActivationRows& x,
+                std::size_t first, std::size_t tokens, float* y, std::size_t y_stride);
+
+// y_t += bias for `tokens` rows; nothing if bias is null.
+void add_bias(const BlockContext& context, const float* bias, std::size_t count, std::size_t tokens,
+              float* y, std::size_t y_stride);
+
+}  // namespace millrace

@@ -1,0 +1,84 @@
+// ModelSpec: a model as the engine sees it before any weight is read: checked sizes, where each
+// trunk matrix and vector lies, where each expert lies. Built once from a Checkpoint; then
+// read-only, any thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/arch/family.h"
+#include "model/expert_extents.h"
+#include "model/format/checkpoint.h"
+#include "model/hparams.h"
+#include "model/tensor.h"
+#include "runtime/base/result.h"
+
+namespace millrace {
+
+// Large trunk matrices of a layer, pinned or streamed.
+enum class MatrixRole : std::uint8_t {
+  attn_q,
+  attn_k,
+  attn_v,
+  attn_output,
+  router,
+  ffn_gate,
+  ffn_up,
+  ffn_down
+};
+inline constexpr std::size_t matrix_role_count = 8;
+
+// Small vectors of a layer: decoded to float32 and always in memory.
+enum class VectorRole : std::uint8_t {
+  attn_norm,
+  attn_q_bias,
+  attn_k_bias,
+  attn_v_bias,
+  attn_output_bias,
+  attn_q_norm,
+  attn_k_norm,
+  ffn_norm,
+  ffn_gate_bias,
+  ffn_up_bias,
+  ffn_down_bias,
+};
+inline constexpr std::size_t vector_role_count = 11;
+
+struct LayerSpec {
+  std::array<std::optional<MatrixExtent>, matrix_role_count> matrices;
+  std::array<std::optional<MatrixExtent>, vector_role_count> vectors;  // one row each
+  bool experts = false;  // MoE layer (router present); else dense FFN
+
+  const std::optional<MatrixExtent>& matrix(MatrixRole role) const {
+    return matrices[static_cast<std::size_t>(role)];
+  }
+  const std::optional<MatrixExtent>& vector(VectorRole role) const {
+    return vectors[static_cast<std::size_t>(role)];
+  }
+};
+
+struct ModelSpec {
+  const FamilySpec* family = nullptr;
+  Hparams hparams;
+  std::vector<std::string> files;  // paths; MatrixExtent::file indexes them
+  std::vector<LayerSpec> layers;
+  ExpertExtents experts;   // empty rows for dense layers
+  MatrixExtent embedding;  // token_embd: a row per token
+  MatrixExtent head;       // output, or the embedding when tied; exactly `vocabulary` rows
+  bool tied_head = false;
+  MatrixExtent output_norm;
+  std::optional<MatrixExtent> rope_factors;  // rope_freqs: rotary / 2 divisors
+
+  std::uint64_t expert_bytes() const noexcept;  // of the largest expert; 0 if dense
+  std::uint64_t trunk_bytes() const noexcept;   // everything but the routed experts
+};
+
+// `format` errors name file and tensor: missing, wrong shape; `unsupported`: unknown architecture,
+// a type without kernels, a tensor that would change the result but is not understood (biases or
+// scales of known matrices). Extra tensors are logged.
+Result<ModelSpec> read_model_spec(const Checkpoint& checkpoint);
+
+}  // namespace millrace

@@ -1,0 +1,115 @@
+#include "model/tensor_finder.h"
+
+#include <fmt/format.h>
+
+#include "kernels/dispatch.h"
+#include "runtime/base/log.h"
+
+namespace millrace {
+
+const TensorInfo* TensorFinder::find(std::string_view name) {
+  const TensorInfo* tensor = checkpoint_.find_tensor(name);
+  if (tensor != nullptr) used_.insert(tensor->name);
+  return tensor;
+}
+
+Error TensorFinder::bad(std::string_view name, std::string_view cause, ErrorCode code) const {
+  const TensorInfo* tensor = checkpoint_.find_tensor(name);
+  const std::string& path =
+      tensor == nullptr ? checkpoint_.display_path() : checkpoint_.files()[tensor->file];
+  return Error{code, fmt::format("{}: tensor {}: {}", path, printable(name), cause)};
+}
+
+Status TensorFinder::check_type(const TensorInfo& tensor) const {
+  const KernelTable& kernels = *supported_kernels().front();
+  if (kernels.matmul_f32[static_cast<std::size_t>(tensor.type)] != nullptr) return {};
+  return bad(tensor.name, fmt::format("type {} is not supported", dtype_info(tensor.type).name),
+             ErrorCode::unsupported);
+}
+
+Status TensorFinder::check_shape(const TensorInfo& tensor, std::uint64_t ne0, std::uint64_t ne1,
+                                 std::uint64_t ne2) const {
+  const auto& ne = tensor.ne;
+  if (ne[0] == ne0 && ne[1] == ne1 && ne[2] == ne2 && ne[3] == 1) return {};
+  return bad(tensor.name,
+             fmt::format("has shape {{{}, {}, {}, {}}}, the metadata asks for {{{}, {}, {}}}",
+                         ne[0], ne[1], ne[2], ne[3], ne0, ne1, ne2));
+}
+
+Result<std::optional<MatrixExtent>> TensorFinder::matrix(const std::string& name,
+                                                         std::uint64_t columns, std::uint64_t rows,
+                                                         bool required) {
+  const TensorInfo* tensor = find(name);
+  if (tensor == nullptr) {
+    if (required) return bad(name, "missing");
+    return std::optional<MatrixExtent>();
+  }
+  MILLRACE_TRY(check_shape(*tensor, columns, rows, 1));
+  MILLRACE_TRY(check_type(*tensor));
+  return std::optional(MatrixExtent{.type = tensor->type,
+                                    .file = tensor->file,
+                                    .offset_bytes = tensor->offset_bytes,
+                                    .row_bytes = tensor->row_bytes(),
+                                    .rows = rows,
+                                    .columns = columns});
+}
+
+Result<std::optional<MatrixExtent>> TensorFinder::vector(const std::string& name,
+                                                         std::uint64_t count, bool required) {
+  MILLRACE_ASSIGN(std::optional<MatrixExtent> extent, matrix(name, count, 1, required));
+  if (!extent) return extent;
+  if (extent->type != DType::f32 && extent->type != DType::f16 && extent->type != DType::bf16)
+    return bad(
+        name,
+        fmt::format("type {}: a vector must be F32, F16 or BF16", dtype_info(extent->type).name),
+        ErrorCode::unsupported);
+  return extent;
+}
+
+Result<std::vector<MatrixExtent>> TensorFinder::stacked(const std::string& name,
+                                                        std::uint64_t columns, std::uint64_t rows,
+                                                        std::uint64_t experts) {
+  std::vector<MatrixExtent> extents;
+  const TensorInfo* tensor = find(name);
+  if (tensor == nullptr) return extents;
+  MILLRACE_TRY(check_shape(*tensor, columns, rows, experts));
+  MILLRACE_TRY(check_type(*tensor));
+  MatrixExtent extent{.type = tensor->type,
+                      .file = tensor->file,
+                      .offset_bytes = tensor->offset_bytes,
+                      .row_bytes = tensor->row_bytes(),
+                      .rows = rows,
+                      .columns = columns};
+  extents.reserve(experts);
+  for (std::uint64_t expert = 0; expert < experts; ++expert) {
+    extents.push_back(extent);
+    extent.offset_bytes += extent.bytes();
+  }
+  return extents;
+}
+
+Status TensorFinder::check_unused() const {
+  std::size_t unused = 0;
+  std::string names;
+  for (const TensorInfo& tensor : checkpoint_.tensors()) {
+    const std::string_view name = tensor.name;
+    if (used_.contains(name)) continue;
+    const std::size_t dot = name.rfind('.');
+    const std::string_view suffix = dot == std::string_view::npos ? "" : name.substr(dot);
+    if (suffix == ".bias" || suffix == ".scale") {
+      const std::string owner = std::string(name.substr(0, dot)) + ".weight";
+      if (used_.contains(owner))
+        return bad(
+            name,
+            "this architecture is not known to have it; leaving it out would give wrong results",
+            ErrorCode::unsupported);
+    }
+    if (++unused <= 4) names += (names.empty() ? "" : ", ") + printable(name);
+  }
+  if (unused > 0)
+    log_warning(fmt::format("{}: {} tensors are not used: {}{}", checkpoint_.display_path(), unused,
+                            names, unused > 4 ? ", …" : ""));
+  return {};
+}
+
+}  // namespace millrace

@@ -1,0 +1,52 @@
+// TensorFinder: looks tensors up by name for one model, checks shape and type, and remembers which
+// were used. Lives only while a ModelSpec is built; one thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "model/format/checkpoint.h"
+#include "model/tensor.h"
+#include "runtime/base/result.h"
+
+namespace millrace {
+
+class TensorFinder {
+ public:
+  explicit TensorFinder(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+
+  // Null if absent. Marks the tensor as used.
+  const TensorInfo* find(std::string_view name);
+  // "PATH: tensor NAME: cause".
+  Error bad(std::string_view name, std::string_view cause,
+            ErrorCode code = ErrorCode::format) const;
+
+  // A 2-D matrix of `columns` x `rows` (ne order); absent is an error if `required`, else an empty
+  // optional.
+  Result<std::optional<MatrixExtent>> matrix(const std::string& name, std::uint64_t columns,
+                                             std::uint64_t rows, bool required);
+  // A vector of `count` elements of F32, F16 or BF16.
+  Result<std::optional<MatrixExtent>> vector(const std::string& name, std::uint64_t count,
+                                             bool required);
+  // A 3-D tensor with `experts` matrices of columns x rows: one extent per expert. Empty if absent.
+  Result<std::vector<MatrixExtent>> stacked(const std::string& name, std::uint64_t columns,
+                                            std::uint64_t rows, std::uint64_t experts);
+
+  // `unsupported` if an unused tensor belongs to a used one (X.bias or X.scale beside X.weight);
+  // logs the other unused ones.
+  Status check_unused() const;
+
+ private:
+  Status check_type(const TensorInfo& tensor) const;
+  Status check_shape(const TensorInfo& tensor, std::uint64_t ne0, std::uint64_t ne1,
+                     std::uint64_t ne2) const;
+
+  const Checkpoint& checkpoint_;
+  std::unordered_set<std::string_view> used_;  // names inside checkpoint_
+};
+
+}  // namespace millrace

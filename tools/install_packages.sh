@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that building and testing need, if any is missing. Asks nothing.
+# usage: tools/install_packages.sh
+set -euo pipefail
+
+needed=(
+  meson ninja-build g++ pkg-config python3
+  liburing-dev libtbb-dev libspdlog-dev libfmt-dev libxxhash-dev libcli11-dev nlohmann-json3-dev
+  libpcre2-dev
+  catch2
+)
+wanted=(clang-format-14) # one test checks the layout of the source and is skipped without it
+
+say() { printf '%s\n' "packages: $*"; }
+
+# Those of the arguments that dpkg does not have installed, one a line.
+missing_of() {
+  local package
+  for package in "$@"; do
+    if [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" != installed ]; then
+      printf '%s\n' "$package"
+    fi
+  done
+}
+
+# Elsewhere nothing is installed; what is there may be enough.
+check_without_dpkg() {
+  local lacking=() tool module
+  for tool in meson ninja c++ pkg-config python3; do
+    command -v "$tool" >/dev/null || lacking+=("$tool")
+  done
+  for module in liburing tbb spdlog fmt libxxhash CLI11 nlohmann_json libpcre2-8 catch2; do
+    pkg-config --exists "$module" 2>/dev/null || lacking+=("$module")
+  done
+  if [ ${#lacking[@]} -gt 0 ]; then
+    say "this is not Debian or a relative of it, so nothing was installed."
+    say "Not found here: ${lacking[*]}"
+    say "Debian 12 calls what is needed: ${needed[*]}"
+    exit 1
+  fi
+  say "not Debian, but all that is needed was found"
+}
+
+run_apt() {
+  if [ "$(id -u)" = 0 ]; then
+    DEBIAN_FRONTEND=noninteractive apt-get "$@"
+  else
+    sudo DEBIAN_FRONTEND=noninteractive apt-get "$@"
+  fi
+}
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  check_without_dpkg
+  exit 0
+fi
+
+mapfile -t missing < <(missing_of "${needed[@]}")
+mapfile -t missing_wanted < <(missing_of "${wanted[@]}")
+if [ ${#missing[@]} -eq 0 ] && [ ${#missing_wanted[@]} -eq 0 ]; then
+  say "all ${#needed[@]} are installed"
+  exit 0
+fi
+if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+  if [ ${#missing[@]} -eq 0 ]; then
+    say "without ${missing_wanted[*]} (neither root nor sudo); its test is skipped"
+    exit 0
+  fi
+  say "missing, and neither root nor sudo to install them: as root, run"
+  say "  apt-get install ${missing[*]}"
+  exit 1
+fi
+
+say "installing with apt-get: ${missing[*]} ${missing_wanted[*]}"
+run_apt update -qq
+if [ ${#missing[@]} -gt 0 ]; then
+  run_apt install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+if [ ${#missing_wanted[@]} -gt 0 ]; then
+  run_apt install -y -qq --no-install-recommends "${missing_wanted[@]}" >/dev/null ||
+    say "${missing_wanted[*]} is not to be had here; its test is skipped"
+fi
+mapfile -t missing < <(missing_of "${needed[@]}")
+if [ ${#missing[@]} -gt 0 ]; then
+  say "still missing: ${missing[*]}"
+  exit 1
+fi

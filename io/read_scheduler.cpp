@@ -1,0 +1,423 @@
+#include "io/read_scheduler.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "io/named_thread.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/limits.h"
+
+namespace millrace {
+
+namespace {
+
+// First in, first out, through RangeRead::next.
+class RangeQueue {
+ public:
+  bool empty() const noexcept { return head_ == nullptr; }
+  RangeRead& front() const noexcept { return *head_; }
+
+  void push(RangeRead& range) noexcept {
+    range.next = nullptr;
+    (head_ == nullptr ? head_ : tail_->next) = &range;
+    tail_ = &range;
+  }
+
+  // Takes the range out, wherever it stands. False if it is not in this queue.
+  bool remove(const RangeRead& range) noexcept {
+    RangeRead* before = nullptr;
+    for (RangeRead* at = head_; at != nullptr; before = at, at = at->next) {
+      if (at != &range) continue;
+      (before == nullptr ? head_ : before->next) = at->next;
+      if (tail_ == at) tail_ = before;
+      at->next = nullptr;
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  RangeRead* head_ = nullptr;
+  RangeRead* tail_ = nullptr;
+};
+
+class Scheduler final : public ReadScheduler {
+ public:
+  Scheduler(const ReadSchedulerOptions& options, ReaderFactory factory, void* context)
+      : options_(options), factory_(factory), context_(context) {}
+
+  ~Scheduler() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+      // Under the lock: past it the owner may end and its reader with it.
+      if (reader_ != nullptr) reader_->wake();
+    }
+    owner_.join();
+  }
+
+  // Starts the owner and waits until its reader stands.
+  Status start() {
+    MILLRACE_ASSIGN(owner_, NamedThread::start("mr-reads", &Scheduler::run, this));
+    std::unique_lock lock(mutex_);
+    started_changed_.wait(lock, [this] { return started_.has_value(); });
+    return *started_;
+  }
+
+  void submit(std::span<RangeRead* const> ranges) noexcept override;
+  void reprioritize(RangeRead& range, ReadPriority priority) noexcept override;
+  bool cancel(RangeRead& range) noexcept override;
+  ReadStats stats() const noexcept override;
+  const char* reader_name() const noexcept override { return reader_name_; }
+  std::uint32_t depth() const noexcept override { return depth_; }
+  std::uint64_t piece_bytes() const noexcept override { return options_.piece_bytes; }
+  std::uint32_t registered_buffers() const noexcept override { return registered_buffers_; }
+  const std::string& fallback_reason() const noexcept override { return made_.fallback_reason; }
+  const std::string& buffers_reason() const noexcept override { return made_.buffers_reason; }
+
+ private:
+  // One read of at most piece_bytes; there are as many as the reader's depth.
+  struct Piece {
+    Read read;
+    Scheduler* scheduler = nullptr;
+    RangeRead* range = nullptr;
+    Piece* next = nullptr;
+    ReadPriority priority = ReadPriority::trunk;  // as it was when cut
+    unsigned retries = 0;
+    int failure = 0;  // of the last try
+  };
+
+  static void* run(void* self) {
+    static_cast<Scheduler*>(self)->own_reader();
+    return nullptr;
+  }
+  void own_reader();
+  void make_pieces();
+  void serve() noexcept;
+  bool fill() noexcept;
+  Piece* cut_pieces() noexcept;
+  Piece& cut_piece(RangeRead& range) noexcept;
+  void send(Piece& piece) noexcept;
+  void piece_done(Piece& piece, int status) noexcept;
+  void settle(Piece& piece, int status) noexcept;
+  void give_up_rest(RangeRead& range, int status) noexcept;
+  void fail_queued() noexcept;
+  void check(const RangeRead& range) const noexcept;
+  RangeQueue& queue_of(ReadPriority priority) noexcept {
+    return queues_[static_cast<std::size_t>(priority)];
+  }
+  bool nothing_queued() const noexcept {
+    return std::all_of(queues_.begin(), queues_.end(), [](const auto& q) { return q.empty(); });
+  }
+
+  ReadSchedulerOptions options_;
+  ReaderFactory factory_;
+  void* context_;
+  NamedThread owner_;
+  // Set by the owner before start() returns, then constant.
+  MadeReader made_;
+  Reader* reader_ = nullptr;  // made_.reader
+  const char* reader_name_ = "";
+  std::uint32_t depth_ = 0;
+  std::uint32_t registered_buffers_ = 0;
+
+  // The owner's.
+  pthread_t owner_id_ = {};
+  std::vector<Piece> pieces_;
+  Piece* free_pieces_ = nullptr;
+  Piece* retry_pieces_ = nullptr;  // failed, to be sent again before anything else
+
+  mutable std::mutex mutex_;
+  std::condition_variable started_changed_;
+  // Under mutex_.
+  std::optional<Status> started_;
+  std::array<RangeQueue, read_priority_count> queues_;
+  bool owner_wants_work_ = false;  // sleeps with room for more pieces
+  bool stopping_ = false;
+  std::uint64_t busy_ns_ = 0;        // up to busy_since_ns_
+  std::uint64_t busy_since_ns_ = 0;  // 0: nothing in flight
+
+  // Written by the owner, read by anyone.
+  std::atomic<std::uint64_t> reads_ = 0;
+  std::atomic<std::uint64_t> retries_ = 0;
+  std::array<std::atomic<std::uint64_t>, read_priority_count> bytes_ = {};
+};
+
+void Scheduler::check(const RangeRead& range) const noexcept {
+  MILLRACE_CHECK(range.bytes > 0 && range.needed_bytes <= range.bytes && range.done != nullptr);
+  const auto files = options_.reader.files;
+  const std::uint64_t block = range.file < files.size() ? files[range.file]->block_bytes() : 1;
+  const auto address = reinterpret_cast<std::uintptr_t>(range.target);
+  MILLRACE_CHECK((range.offset_bytes | range.bytes | address) % block == 0);
+  if (range.buffer < 0) return;
+  const auto index = static_cast<std::size_t>(range.buffer);
+  MILLRACE_CHECK(index < options_.reader.buffers.size());
+  const std::span<std::byte> buffer = options_.reader.buffers[index];
+  const auto begin = reinterpret_cast<std::uintptr_t>(buffer.data());
+  MILLRACE_CHECK(address >= begin && range.bytes <= buffer.size() &&
+                 address - begin <= buffer.size() - range.bytes);
+}
+
+void Scheduler::submit(std::span<RangeRead* const> ranges) noexcept {
+  bool wake = false;
+  {
+    const std::lock_guard lock(mutex_);
+    for (RangeRead* range : ranges) {
+      check(*range);
+      range->next_piece_bytes = 0;
+      range->pieces_open = 0;
+      range->status = 0;
+      queue_of(range->priority).push(*range);
+    }
+    wake = owner_wants_work_ && !ranges.empty() && pthread_equal(pthread_self(), owner_id_) == 0;
+    if (wake) owner_wants_work_ = false;
+  }
+  if (wake) reader_->wake();
+}
+
+void Scheduler::reprioritize(RangeRead& range, ReadPriority priority) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (range.priority == priority || !queue_of(range.priority).remove(range)) return;
+  range.priority = priority;
+  queue_of(priority).push(range);
+}
+
+bool Scheduler::cancel(RangeRead& range) noexcept {
+  const std::lock_guard lock(mutex_);
+  return range.next_piece_bytes == 0 && queue_of(range.priority).remove(range);
+}
+
+ReadStats Scheduler::stats() const noexcept {
+  ReadStats stats;
+  stats.reads = reads_.load(std::memory_order_relaxed);
+  stats.retries = retries_.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < read_priority_count; ++i) {
+    stats.bytes_by_priority[i] = bytes_[i].load(std::memory_order_relaxed);
+    stats.bytes += stats.bytes_by_priority[i];
+  }
+  stats.owner_cpu_ns = owner_.cpu_ns();
+  const std::lock_guard lock(mutex_);
+  stats.busy_ns = busy_ns_;
+  if (busy_since_ns_ != 0) stats.busy_ns += system_clock().now_ns() - busy_since_ns_;
+  return stats;
+}
+
+// The owner thread from here on.
+
+void Scheduler::own_reader() {
+  Result<MadeReader> made = factory_(options_.reader, context_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (made) {
+      made_ = std::move(made).value();
+      make_pieces();
+      started_ = Status();
+    } else {
+      started_ = Status(std::move(made).error());
+    }
+    started_changed_.notify_one();
+    if (!*started_) return;
+  }
+  serve();
+  made_.reader.reset();  // in the thread that made it
+}
+
+void Scheduler::make_pieces() {
+  owner_id_ = pthread_self();
+  reader_ = made_.reader.get();
+  reader_name_ = reader_->name();
+  depth_ = reader_->depth();
+  registered_buffers_ = reader_->registered_buffers();
+  pieces_.resize(depth_);
+  for (Piece& piece : pieces_) {
+    piece.scheduler = this;
+    piece.read.owner = &piece;
+    piece.read.done = [](Read& read, int status) {
+      auto& finished = *static_cast<Piece*>(read.owner);
+      finished.scheduler->piece_done(finished, status);
+    };
+    piece.next = free_pieces_;
+    free_pieces_ = &piece;
+  }
+}
+
+void Scheduler::serve() noexcept {
+  while (fill()) reader_->poll(true);
+  // Stopping: callbacks of what was queued may queue more, and that fails too.
+  while (true) {
+    fail_queued();
+    if (reader_->in_flight() > 0) {
+      reader_->poll(true);
+      continue;
+    }
+    const std::lock_guard lock(mutex_);
+    if (nothing_queued()) return;
+  }
+}
+
+// Sends as many pieces as the reader takes. False when the scheduler is to stop.
+bool Scheduler::fill() noexcept {
+  while (retry_pieces_ != nullptr) {
+    Piece& piece = *retry_pieces_;
+    retry_pieces_ = piece.next;
+    send(piece);
+  }
+  Piece* cut = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return false;
+    cut = cut_pieces();
+    // Ends or starts the busy time: nothing is in flight before this call's pieces are.
+    const bool busy = cut != nullptr || reader_->in_flight() > 0;
+    if (busy != (busy_since_ns_ != 0)) {
+      const std::uint64_t now = system_clock().now_ns();
+      if (!busy) busy_ns_ += now - busy_since_ns_;
+      busy_since_ns_ = busy ? now : 0;
+    }
+    owner_wants_work_ = free_pieces_ != nullptr;
+  }
+  while (cut != nullptr) {
+    Piece& piece = *cut;
+    cut = piece.next;
+    send(piece);
+  }
+  return true;
+}
+
+// Takes pieces off the queues, most urgent first, until no piece is free. Returns them as a list.
+Scheduler::Piece* Scheduler::cut_pieces() noexcept {
+  Piece* first = nullptr;
+  Piece** link = &first;
+  for (RangeQueue& queue : queues_) {
+    while (!queue.empty() && free_pieces_ != nullptr) {
+      RangeRead& range = queue.front();
+      Piece& piece = cut_piece(range);
+      if (range.next_piece_bytes == range.bytes) queue.remove(range);
+      *link = &piece;
+      link = &piece.next;
+    }
+  }
+  return first;
+}
+
+Scheduler::Piece& Scheduler::cut_piece(RangeRead& range) noexcept {
+  Piece& piece = *free_pieces_;
+  free_pieces_ = piece.next;
+  piece.next = nullptr;
+  piece.range = &range;
+  piece.priority = range.priority;
+  piece.retries = 0;
+  const std::uint64_t at = range.next_piece_bytes;
+  const std::uint64_t bytes = std::min(options_.piece_bytes, range.bytes - at);
+  const std::uint64_t needed = range.needed_bytes > at ? range.needed_bytes - at : 0;
+  piece.read.file = range.file;
+  piece.read.offset_bytes = range.offset_bytes + at;
+  piece.read.target = range.target + at;
+  piece.read.bytes = static_cast<std::uint32_t>(bytes);
+  piece.read.needed_bytes = static_cast<std::uint32_t>(std::min(needed, bytes));
+  piece.read.buffer = range.buffer;
+  range.next_piece_bytes = at + bytes;
+  ++range.pieces_open;
+  return piece;
+}
+
+void Scheduler::send(Piece& piece) noexcept { MILLRACE_CHECK(reader_->submit(piece.read)); }
+
+void Scheduler::piece_done(Piece& piece, int status) noexcept {
+  reads_.fetch_add(1, std::memory_order_relaxed);
+  bytes_[static_cast<std::size_t>(piece.priority)].fetch_add(piece.read.bytes,
+                                                             std::memory_order_relaxed);
+  // An end of file stays one, and a range that failed elsewhere needs no more.
+  if (status > 0 && piece.range->status == 0 && piece.retries < limits::read_retries_max) {
+    ++piece.retries;
+    retries_.fetch_add(1, std::memory_order_relaxed);
+    piece.failure = status;
+    piece.next = retry_pieces_;
+    retry_pieces_ = &piece;
+    return;
+  }
+  settle(piece, status);
+}
+
+// Frees the piece; ends its range if it was the last one open.
+void Scheduler::settle(Piece& piece, int status) noexcept {
+  RangeRead& range = *piece.range;
+  piece.next = free_pieces_;
+  free_pieces_ = &piece;
+  --range.pieces_open;
+  if (status != 0 && range.status == 0) give_up_rest(range, status);
+  if (range.pieces_open == 0 && range.next_piece_bytes == range.bytes)
+    range.done(range, range.status);
+}
+
+// The range has failed: what has not been cut of it is not read.
+void Scheduler::give_up_rest(RangeRead& range, int status) noexcept {
+  range.status = status;
+  const std::lock_guard lock(mutex_);
+  queue_of(range.priority).remove(range);
+  range.next_piece_bytes = range.bytes;
+}
+
+void Scheduler::fail_queued() noexcept {
+  while (retry_pieces_ != nullptr) {
+    Piece& piece = *retry_pieces_;
+    retry_pieces_ = piece.next;
+    settle(piece, piece.failure);
+  }
+  while (true) {
+    RangeRead* range = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      for (RangeQueue& queue : queues_) {
+        if (queue.empty()) continue;
+        range = &queue.front();
+        queue.remove(*range);
+        range->next_piece_bytes = range->bytes;
+        break;
+      }
+    }
+    if (range == nullptr) return;
+    if (range->status == 0) range->status = ECANCELED;
+    if (range->pieces_open == 0) range->done(*range, range->status);
+  }
+}
+
+Status check_options(const ReadSchedulerOptions& options) {
+  const std::uint64_t piece = options.piece_bytes;
+  if (piece == 0 || piece > limits::segment_bytes_max) {
+    return Error{ErrorCode::usage, fmt::format("piece size {}: must be 1 byte to {}", piece,
+                                               format_bytes(limits::segment_bytes_max))};
+  }
+  for (const File* file : options.reader.files) {
+    if (piece % file->block_bytes() == 0) continue;
+    return Error{ErrorCode::usage,
+                 fmt::format("piece size {}: must be a multiple of {}, the block of {}", piece,
+                             file->block_bytes(), file->path())};
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ReadScheduler>> ReadScheduler::start_with(
+    const ReadSchedulerOptions& options, ReaderFactory factory, void* context) {
+  MILLRACE_TRY(check_options(options));
+  auto scheduler = std::make_unique<Scheduler>(options, factory, context);
+  MILLRACE_TRY(scheduler->start());
+  return Result<std::unique_ptr<ReadScheduler>>(std::move(scheduler));
+}
+
+Result<std::unique_ptr<ReadScheduler>> ReadScheduler::start(const ReadSchedulerOptions& options) {
+  return start_with(
+      options, [](const ReaderOptions& reader, void*) { return make_reader(reader); }, nullptr);
+}
+
+}  // namespace millrace

@@ -3,23 +3,16 @@
 #include <algorithm>
 #include <array>
 
-namespace millrace {
+#include "kernels/tables.h"
 
-// Defined in table_*.cpp, each compiled with its ISA's flags. This file is compiled for the
-// baseline and calls nothing in them.
-extern const KernelTable kScalarKernels;
-#if defined(__x86_64__)
-extern const KernelTable kAvx2Kernels;
-extern const KernelTable kAvx512Kernels;
-extern const KernelTable kAvx512VnniKernels;
-#endif
+namespace millrace {
 
 namespace {
 
 #if defined(__x86_64__)
-constexpr const KernelTable* avx2_table = &kAvx2Kernels;
-constexpr const KernelTable* avx512_table = &kAvx512Kernels;
-constexpr const KernelTable* avx512vnni_table = &kAvx512VnniKernels;
+constexpr const KernelTable* avx2_table = &avx2_kernels;
+constexpr const KernelTable* avx512_table = &avx512_kernels;
+constexpr const KernelTable* avx512vnni_table = &avx512vnni_kernels;
 #else
 constexpr const KernelTable* avx2_table = nullptr;
 constexpr const KernelTable* avx512_table = nullptr;
@@ -58,7 +51,7 @@ struct Isa {
 
 // CONTRACT's names, slowest first.
 constexpr std::array isas = {
-    Isa{"scalar", &kScalarKernels, {}, {}},
+    Isa{"scalar", &scalar_kernels, {}, {}},
     Isa{"neon", nullptr, {neon}, {}},
     Isa{"neon-dotprod", nullptr, {neon, dotprod}, {}},
     Isa{"avx2", avx2_table, {avx2, fma, f16c}, os_avx},

@@ -57,7 +57,8 @@ using MatmulF32 = void (*)(const WeightRows& weights, const F32Batch& x, std::si
 
 // Attention of one query token's heads that share one KV head. Positions [first, last] are visible,
 // last >= first. Keys and values lie per position: k + j * k_stride (elements) holds head_dim
-// values, v + j * v_stride value_dim values.
+// values, v + j * v_stride value_dim values; v may point into k's rows. Any head_dim and value_dim.
+// The exact definition stands in kernels/attention-inl.h.
 struct AttentionArgs {
   const float* q;     // heads x head_dim, contiguous
   std::size_t heads;  // query heads of this KV head
@@ -72,10 +73,13 @@ struct AttentionArgs {
   float scale;         // score = scale * dot(q, k)
   const float* sinks;  // one logit per head, or nullptr
   float* out;          // heads x value_dim, contiguous
-  float* scratch;      // attention_scratch_floats(value_dim) floats, used by this call alone
+  float* scratch;      // attention_scratch_floats() floats, used by this call alone
 };
-constexpr std::size_t attention_scratch_floats(std::size_t value_dim) noexcept {
-  return 256 + (value_dim + 15) / 16 * 16;
+inline constexpr std::size_t attention_part_positions = 256;
+// Heads that go through a part together; with more heads K and V are read again for each block.
+inline constexpr std::size_t attention_block_heads = 16;
+constexpr std::size_t attention_scratch_floats() noexcept {
+  return attention_block_heads * attention_part_positions;
 }
 
 struct KernelTable {
@@ -103,7 +107,9 @@ struct KernelTable {
                     const float* cosine, const float* sine);
   void (*attention_f16)(const AttentionArgs& args);
   void (*attention_f32)(const AttentionArgs& args);
-  void (*softmax)(float* x, std::size_t count);  // in place, count >= 1
+  // In place, by true division. -infinity gives 0; a NaN, a +infinity or nothing but -infinity
+  // makes all results NaN.
+  void (*softmax)(float* x, std::size_t count);
   void (*swiglu)(const float* gate, const float* up, std::size_t count,
                  float* out);                                // silu(gate) * up; out may be gate
   void (*add)(const float* x, std::size_t count, float* y);  // y += x

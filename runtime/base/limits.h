@@ -17,6 +17,7 @@ inline constexpr std::uint32_t batch_tokens_max =
     4096;  // tokens that go through the layers together (-ub)
 inline constexpr std::uint32_t context_max = 1u << 24;  // positions
 inline constexpr std::uint32_t vocabulary_max = 1u << 22;
+inline constexpr std::uint64_t text_bytes_max = 64 * MiB;  // tokenized in one go
 inline constexpr std::uint32_t threads_max = 256;
 inline constexpr std::uint32_t shards_max = 1024;  // files of one split model
 

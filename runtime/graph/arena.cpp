@@ -1,0 +1,58 @@
+#include "runtime/graph/arena.h"
+
+#include <tbb/blocked_range.h>
+#include <tbb/parallel_for.h>
+#include <tbb/partitioner.h>
+
+#include <algorithm>
+
+#include "runtime/base/check.h"
+#include "runtime/base/limits.h"
+#include "runtime/base/units.h"
+#include "runtime/graph/arena_impl.h"
+
+namespace millrace {
+
+ComputeArena::ComputeArena(unsigned threads)
+    : threads_(threads), impl_(std::make_unique<Impl>(threads)) {
+  MILLRACE_CHECK(threads >= 1 && threads <= limits::threads_max);
+}
+
+ComputeArena::~ComputeArena() = default;
+
+void ComputeArena::run(FunctionRef<void()> body) {
+  impl_->arena.execute([&] { body(); });
+}
+
+unsigned ComputeArena::worker() const noexcept {
+  const int index = tbb::this_task_arena::current_thread_index();
+  MILLRACE_CHECK(index >= 0 && static_cast<unsigned>(index) < threads_);
+  return static_cast<unsigned>(index);
+}
+
+void ComputeArena::for_ranges(std::size_t count, std::size_t grain,
+                              FunctionRef<void(std::size_t, std::size_t, unsigned)> body) {
+  if (count == 0) return;
+  if (threads_ == 1 || count <= grain) {
+    body(0, count, worker());
+    return;
+  }
+  // A few ranges per thread even out unequal speeds; multiples of the grain keep register tiles
+  // whole.
+  constexpr std::size_t ranges_per_thread = 3;
+  const std::size_t share =
+      (count + threads_ * ranges_per_thread - 1) / (threads_ * ranges_per_thread);
+  const std::size_t step = round_up(std::max(grain, share), grain);
+  const std::size_t ranges = (count + step - 1) / step;
+  tbb::this_task_arena::isolate([&] {
+    tbb::parallel_for(
+        tbb::blocked_range<std::size_t>(0, ranges, 1),
+        [&](const tbb::blocked_range<std::size_t>& part) {
+          for (std::size_t i = part.begin(); i != part.end(); ++i)
+            body(i * step, std::min(count, (i + 1) * step), worker());
+        },
+        tbb::simple_partitioner());
+  });
+}
+
+}  // namespace millrace

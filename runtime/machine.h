@@ -1,0 +1,28 @@
+// What this machine offers: cores and memory. Read once at start; plain data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace millrace {
+
+struct Machine {
+  unsigned cores = 1;  // physical cores that this process may use (of the fastest kind)
+  std::uint64_t memory_available = 0;  // what we may still take: the smaller of the two below
+  std::uint64_t system_available = 0;  // MemAvailable
+  std::uint64_t cgroup_available =
+      0;  // the tightest cgroup limit minus what cannot be reclaimed; 0: no limit
+  std::string memory_source;  // "MemAvailable" or "cgroup limit of …" for messages
+};
+
+// Reads /proc and /sys under `root` (empty: the real ones; tests give a folder).
+Machine read_machine(const std::string& root = "");
+
+// Peak resident set of this process so far, in bytes.
+std::uint64_t peak_rss_bytes() noexcept;
+
+// Bytes that the kernel counts as read from devices by this process (/proc/self/io, read_bytes); 0
+// if unknown.
+std::uint64_t kernel_read_bytes() noexcept;
+
+}  // namespace millrace

@@ -38,7 +38,7 @@ ROOMS = [
     ("intrinsics", r"(.*intrin|cpuid|arm_\w+|arm_neon|x86gprintrin)\.h",
      r"kernels/isa/.*|kernels/cpu_features\.cpp"),
     ("the operating system", r"(sys|linux|asm|netinet|arpa)/.*|(unistd|fcntl|sched|pthread|signal"
-     r"|termios|dirent|poll|dlfcn|spawn|netdb|numa|execinfo|ftw|glob|pwd|malloc)\.h",
+     r"|time|termios|dirent|poll|dlfcn|spawn|netdb|numa|execinfo|ftw|glob|pwd|malloc)\.h",
      r"(io|runtime|tools|bench|tests)/.*|kernels/cpu_features\.cpp"),
 ]
 
@@ -57,6 +57,8 @@ valarray variant vector version
 # What is compiled with an ISA's flags: it may not bring templates or inline functions along that
 # the linker could pick for the whole program, so no containers, strings, spans or logs.
 ISA_FILES = re.compile(r"kernels/isa/.*|kernels/.*-inl\.h|kernels/table_\w+\.cpp")
+# The templates over a policy, and the scalar policy, are baseline code as well; the others are not.
+SCALAR_OR_TEMPLATE = re.compile(r"kernels/isa/scalar\.h|kernels/.*-inl\.h")
 ISA_STANDARD = {"bit", "cmath", "cstddef", "cstdint", "cstring", "limits", "type_traits"}
 
 
@@ -72,8 +74,12 @@ def quoted_problem(name, included, files):
     if other not in MAY_INCLUDE.get(own, set()):
         allowed = ", ".join(sorted(MAY_INCLUDE.get(own, set())))
         return f'"{included}": {own} may include only: {allowed}'
-    if ISA_FILES.fullmatch(included) and not ISA_FILES.fullmatch(name):
+    if not ISA_FILES.fullmatch(included) or ISA_FILES.fullmatch(name):
+        return None
+    if not SCALAR_OR_TEMPLATE.fullmatch(included):
         return f'"{included}": only kernels/table_*.cpp may include what an ISA\'s flags compile'
+    if not name.startswith(("kernels/", "tests/kernels/")):
+        return f'"{included}": only kernels/ and its tests may include kernel templates'
     return None
 
 

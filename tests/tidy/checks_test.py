@@ -86,9 +86,14 @@ class Layers(Case):
 
     def test_only_kernel_tables_include_the_code_of_an_isa(self):
         self.write("kernels/dot-inl.h", "")
-        self.write("kernels/table_avx2.cpp", '#include "kernels/dot-inl.h"\n')
+        self.write("kernels/isa/avx2.h", "")
+        self.write("kernels/isa/scalar.h", "")
+        both = '#include "kernels/dot-inl.h"\n#include "kernels/isa/scalar.h"\n'
+        self.write("kernels/table_avx2.cpp", both + '#include "kernels/isa/avx2.h"\n')
+        self.write("kernels/math.cpp", both)
         self.assert_passes("check_layers.py", self.root)
-        self.refuse("kernels/dispatch.cpp", '#include "kernels/dot-inl.h"\n', "dispatch.cpp:1:")
+        self.refuse("kernels/math.cpp", '#include "kernels/isa/avx2.h"\n', "math.cpp:1:")
+        self.refuse("model/a.cpp", '#include "kernels/dot-inl.h"\n', "model/a.cpp:1:")
 
     def test_unknown_headers_and_missing_files_are_refused(self):
         self.refuse("io/a.cpp", "#include <zlib.h>\n", "io/a.cpp:1: layers: <zlib.h>")

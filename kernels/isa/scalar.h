@@ -11,8 +11,11 @@ namespace {
 
 struct Scalar {
   static constexpr const char* name = "scalar";
-  static constexpr std::size_t tile_rows = 2;  // of a matmul's register tile
+  static constexpr std::size_t matvec_rows = 2;  // rows at once for one token
+  static constexpr std::size_t tile_rows = 2;    // register tile for several tokens
+
   static constexpr std::size_t tile_tokens = 2;
+  static constexpr std::size_t prefetch_rows = 2;  // how far ahead of the row in work
 
   struct F32x16 {
     float v[16];
@@ -22,6 +25,9 @@ struct Scalar {
   };
   struct Mask16 {
     bool v[16];
+  };
+  struct B16 {
+    std::uint8_t v[16];
   };
   struct B64 {
     std::uint8_t v[64];
@@ -227,6 +233,19 @@ struct Scalar {
   static I32x16 sra_i(const I32x16& a) {
     return map_i([&](int i) { return a.v[i] >> n; });
   }
+  static I32x16 max_i(const I32x16& a, const I32x16& b) {
+    return map_i([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
+  }
+  static std::int32_t sum_i(const I32x16& a) {
+    std::uint32_t sum = 0;
+    for (int i = 0; i < 16; ++i) sum += u32(a.v[i]);
+    return static_cast<std::int32_t>(sum);
+  }
+  static std::int32_t tree_max_i(const I32x16& a) {
+    std::int32_t most = a.v[0];
+    for (int i = 1; i < 16; ++i) most = a.v[i] > most ? a.v[i] : most;
+    return most;
+  }
   static Mask16 equal_i(const I32x16& a, const I32x16& b) {
     return map_m([&](int i) { return a.v[i] == b.v[i]; });
   }
@@ -249,7 +268,35 @@ struct Scalar {
   static I32x16 bits(const F32x16& a) { return __builtin_bit_cast(I32x16, a); }
   static F32x16 from_bits(const I32x16& a) { return __builtin_bit_cast(F32x16, a); }
 
-  // --- bytes ---
+  // --- 16 bytes ---
+  static B16 load_b16(const std::byte* p) {
+    B16 out;
+    std::memcpy(out.v, p, sizeof out.v);
+    return out;
+  }
+  template <class Function>
+  [[gnu::always_inline]] static B16 map_b16(Function function) {
+    B16 out;
+    for (int i = 0; i < 16; ++i) out.v[i] = static_cast<std::uint8_t>(function(i));
+    return out;
+  }
+  static B16 low_nibbles(const B16& a) {
+    return map_b16([&](int i) { return a.v[i] & 15; });
+  }
+  static B16 high_nibbles(const B16& a) {
+    return map_b16([&](int i) { return a.v[i] >> 4; });
+  }
+  static B16 lookup16(const B16& table, const B16& codes) {
+    return map_b16([&](int i) { return table.v[codes.v[i]]; });
+  }
+  static F32x16 i8_to_f32(const B16& a) {
+    return map([&](int i) { return static_cast<float>(i8(a.v[i])); });
+  }
+  static void store_i8(std::int8_t* p, const I32x16& a) {
+    for (int i = 0; i < 16; ++i) p[i] = static_cast<std::int8_t>(a.v[i]);
+  }
+
+  // --- 64 bytes, in four lanes of 16 ---
   static B64 load_b64(const void* p) {
     B64 out;
     std::memcpy(out.v, p, sizeof out.v);
@@ -276,8 +323,8 @@ struct Scalar {
   static B64 flip_sign(const B64& a) {
     return map_b([&](int i) { return a.v[i] ^ 0x80; });
   }
-  static B64 table16(const std::uint8_t* p) {
-    return map_b([&](int i) { return p[i % 16]; });
+  static B64 table_b64(const B16& a) {
+    return map_b([&](int i) { return a.v[i % 16]; });
   }
   static B64 lookup16(const B64& table, const B64& codes) {
     return map_b([&](int i) { return table.v[codes.v[i]]; });
@@ -300,11 +347,6 @@ struct Scalar {
       return sum;
     });
   }
-  // Bytes 16h..16h+15 of the four lanes' lane `lane`, as 16 signed floats.
-  static F32x16 i8_lane_to_f32(const B64& a, int lane) {
-    return map([&](int i) { return static_cast<float>(i8(a.v[16 * lane + i])); });
-  }
-
   // --- groups of 16 blocks of 32 values; lane 4j + q of a vector in group order is block 4q + j
   // ---
   struct Q8Group {
@@ -356,6 +398,20 @@ struct Scalar {
     return map([&](int lane) {
       return static_cast<std::size_t>(lane % 4 * 4 + lane / 4) < n ? a.v[lane] : 0.0f;
     });
+  }
+
+  // --- exp and attention ---
+  // x * 2^power, rounded once (also to denormals and infinity). power: a whole number in -150..129.
+  static F32x16 scale_by_power(const F32x16& x, const F32x16& power) {
+    const I32x16 n = to_i32(power);
+    const I32x16 half = sra_i<1>(n);
+    const auto two_to = [](const I32x16& e) { return from_bits(shl_i<23>(add_i(e, set1_i(127)))); };
+    return mul(mul(x, two_to(half)), two_to(sub_i(n, half)));  // the first product is exact
+  }
+  static constexpr std::size_t attention_tile = 4;   // accumulators at once
+  static constexpr std::size_t attention_heads = 2;  // heads among them: a power of two
+  static void tree_sums(const F32x16 (&v)[attention_tile], float* out) {
+    for (std::size_t i = 0; i < attention_tile; ++i) out[i] = tree_sum(v[i]);
   }
 
   // --- memory ---

@@ -1,0 +1,207 @@
+// Products of quantized weights and 8-bit activations, over an ISA policy and a block format of 32
+// values. A group is 16 blocks: its 16 block sums, scales and accumulators are one vector each, in
+// the policy's group order, and lane b of the canonical arithmetic is the group's block b.
+#pragma once
+
+#include <cstring>
+
+#include "kernels/kernel_table.h"
+
+namespace millrace {
+namespace {
+
+inline constexpr std::size_t group_blocks = 16;
+inline constexpr std::size_t group_values = 512;
+
+// One token's activations of one group, in group order.
+template <class Isa>
+struct GroupActivations {
+  typename Isa::Q8Group q;
+  typename Isa::F32x16 scale;
+  typename Isa::I32x16 surplus;  // what the format's unsigned codes add to each block's sum
+};
+
+// One row's weights of one group, unpacked.
+template <class Isa>
+struct GroupWeights {
+  typename Isa::B64 lo[4];
+  typename Isa::B64 hi[4];
+  typename Isa::F32x16 scale;
+};
+
+template <class Isa, class Format>
+[[gnu::always_inline]] inline GroupActivations<Isa> load_activations(const Q8Batch& x,
+                                                                     std::size_t token,
+                                                                     std::size_t group) {
+  const std::size_t block = token * x.block_stride + group * group_blocks;
+  GroupActivations<Isa> out;
+  out.q = Isa::load_group(x.q + token * x.q_stride + group * group_values);
+  out.scale = Isa::group_order(Isa::load(x.scale + block));
+  constexpr std::int32_t offset = Format::template offset<Isa>;
+  if constexpr (offset != 0)
+    out.surplus = Isa::mul_i(Isa::set1_i(offset), Isa::group_order_i(Isa::load_i(x.sum + block)));
+  return out;
+}
+
+// acc + the group's 16 products; `sums` are the dots of the four quads.
+template <class Isa, class Format>
+[[gnu::always_inline]] inline typename Isa::F32x16 finish_group(
+    const typename Isa::I32x16 (&sums)[4], const typename Isa::F32x16& weight_scale,
+    const GroupActivations<Isa>& x, const typename Isa::F32x16& acc) {
+  auto sum = Isa::reduce_quads(sums);
+  if constexpr (Format::template offset<Isa> != 0) sum = Isa::sub_i(sum, x.surplus);
+  return Isa::fma(Isa::to_f32(sum), Isa::mul(weight_scale, x.scale), acc);
+}
+
+// One row, one token, one group; weights go straight from memory into the dot.
+template <class Isa, class Format>
+[[gnu::always_inline]] inline typename Isa::F32x16 dot_group(const std::byte* group,
+                                                             const GroupActivations<Isa>& x,
+                                                             const typename Isa::F32x16& scale,
+                                                             const typename Isa::F32x16& acc) {
+  typename Isa::I32x16 sums[4];
+  for (int quad = 0; quad < 4; ++quad) {
+    typename Isa::B64 lo, hi;
+    Format::template codes<Isa>(group + 4 * quad * Format::block_bytes, lo, hi);
+    sums[quad] = Format::template dot<Isa>(lo, x.q.lo[quad], hi, x.q.hi[quad]);
+  }
+  return finish_group<Isa, Format>(sums, scale, x, acc);
+}
+
+// The last, partial group of a row. Its blocks past the row's end meet zero activations, so
+// whatever lies there is harmless, but their scales must be dropped and nothing past the weights
+// may be read.
+template <class Format>
+class TailGroup {
+ public:
+  TailGroup(const WeightRows& weights, std::size_t row, std::size_t full_groups, std::size_t blocks)
+      : at_(weights.data + row * weights.row_bytes + full_groups * bytes) {
+    const auto left =
+        static_cast<std::size_t>(weights.data + weights.rows * weights.row_bytes - at_);
+    if (left >= bytes) return;
+    std::memset(copy_, 0, bytes);
+    std::memcpy(copy_, at_, blocks * Format::block_bytes);
+    at_ = copy_;
+  }
+  TailGroup(const TailGroup&) = delete;
+  TailGroup& operator=(const TailGroup&) = delete;
+  const std::byte* data() const { return at_; }
+
+ private:
+  static constexpr std::size_t bytes = group_blocks * Format::block_bytes;
+  const std::byte* at_;
+  std::byte copy_[bytes];
+};
+
+// Decode: `count` rows at once for one token. The activations of a group are loaded once for all
+// of them, and their chains of fma overlap.
+template <class Isa, class Format, std::size_t count>
+void matvec_rows(const WeightRows& weights, std::size_t row, const Q8Batch& x, float* y) {
+  constexpr std::size_t group_bytes = group_blocks * Format::block_bytes;
+  const std::size_t blocks = weights.columns / 32;
+  const std::size_t full_groups = blocks / group_blocks;
+  const std::size_t rest = blocks % group_blocks;
+  const std::byte* const first = weights.data + row * weights.row_bytes;
+  typename Isa::F32x16 acc[count];
+  for (std::size_t r = 0; r < count; ++r) acc[r] = Isa::zero();
+  for (std::size_t g = 0; g < full_groups; ++g) {
+    const auto activations = load_activations<Isa, Format>(x, 0, g);
+    for (std::size_t r = 0; r < count; ++r) {
+      const std::byte* group = first + r * weights.row_bytes + g * group_bytes;
+      for (std::size_t line = 0; line < group_bytes; line += 64)
+        Isa::prefetch(group + Isa::prefetch_rows * weights.row_bytes + line);
+      acc[r] =
+          dot_group<Isa, Format>(group, activations, Format::template scales<Isa>(group), acc[r]);
+    }
+  }
+  if (rest != 0) {
+    const auto activations = load_activations<Isa, Format>(x, 0, full_groups);
+    for (std::size_t r = 0; r < count; ++r) {
+      const TailGroup<Format> tail(weights, row + r, full_groups, rest);
+      const auto scale = Isa::first_blocks(Format::template scales<Isa>(tail.data()), rest);
+      acc[r] = dot_group<Isa, Format>(tail.data(), activations, scale, acc[r]);
+    }
+  }
+  for (std::size_t r = 0; r < count; ++r) y[row + r] = Isa::tree_sum(Isa::group_order(acc[r]));
+}
+
+template <class Isa, class Format>
+[[gnu::always_inline]] inline void unpack_group(const std::byte* group, GroupWeights<Isa>& out) {
+  for (int quad = 0; quad < 4; ++quad)
+    Format::template codes<Isa>(group + 4 * quad * Format::block_bytes, out.lo[quad], out.hi[quad]);
+  out.scale = Format::template scales<Isa>(group);
+}
+
+template <class Isa, class Format>
+[[gnu::always_inline]] inline typename Isa::F32x16 dot_unpacked(const GroupWeights<Isa>& w,
+                                                                const GroupActivations<Isa>& x,
+                                                                const typename Isa::F32x16& acc) {
+  typename Isa::I32x16 sums[4];
+  for (int quad = 0; quad < 4; ++quad)
+    sums[quad] = Format::template dot<Isa>(w.lo[quad], x.q.lo[quad], w.hi[quad], x.q.hi[quad]);
+  return finish_group<Isa, Format>(sums, w.scale, x, acc);
+}
+
+// Several tokens: a tile of row_count x token_count accumulators. Weights of a group are unpacked
+// once per tile, activations put into group order once per tile.
+template <class Isa, class Format, std::size_t row_count, std::size_t token_count>
+void matmul_tile(const WeightRows& weights, std::size_t row, const Q8Batch& x, std::size_t token,
+                 float* y, std::size_t y_stride) {
+  constexpr std::size_t group_bytes = group_blocks * Format::block_bytes;
+  const std::size_t blocks = weights.columns / 32;
+  const std::size_t full_groups = blocks / group_blocks;
+  const std::size_t rest = blocks % group_blocks;
+  typename Isa::F32x16 acc[row_count][token_count];
+  for (auto& row_acc : acc)
+    for (auto& one : row_acc) one = Isa::zero();
+  for (std::size_t g = 0; g * group_blocks < blocks; ++g) {
+    GroupActivations<Isa> activations[token_count];
+    for (std::size_t t = 0; t < token_count; ++t)
+      activations[t] = load_activations<Isa, Format>(x, token + t, g);
+    for (std::size_t r = 0; r < row_count; ++r) {
+      GroupWeights<Isa> w;
+      if (g < full_groups) {
+        unpack_group<Isa, Format>(weights.data + (row + r) * weights.row_bytes + g * group_bytes,
+                                  w);
+      } else {
+        const TailGroup<Format> tail(weights, row + r, full_groups, rest);
+        unpack_group<Isa, Format>(tail.data(), w);
+        w.scale = Isa::first_blocks(w.scale, rest);
+      }
+      for (std::size_t t = 0; t < token_count; ++t)
+        acc[r][t] = dot_unpacked<Isa, Format>(w, activations[t], acc[r][t]);
+    }
+  }
+  for (std::size_t r = 0; r < row_count; ++r)
+    for (std::size_t t = 0; t < token_count; ++t)
+      y[(token + t) * y_stride + row + r] = Isa::tree_sum(Isa::group_order(acc[r][t]));
+}
+
+template <class Isa, class Format, std::size_t row_count>
+void matmul_rows(const WeightRows& weights, std::size_t row, const Q8Batch& x, std::size_t tokens,
+                 float* y, std::size_t y_stride) {
+  constexpr std::size_t tile = Isa::tile_tokens;
+  std::size_t t = 0;
+  for (; t + tile <= tokens; t += tile)
+    matmul_tile<Isa, Format, row_count, tile>(weights, row, x, t, y, y_stride);
+  for (; t < tokens; ++t) matmul_tile<Isa, Format, row_count, 1>(weights, row, x, t, y, y_stride);
+}
+
+template <class Isa, class Format>
+void matmul_q8(const WeightRows& weights, const Q8Batch& x, std::size_t tokens, float* y,
+               std::size_t y_stride) {
+  std::size_t row = 0;
+  if (tokens == 1) {
+    for (; row + Isa::matvec_rows <= weights.rows; row += Isa::matvec_rows)
+      matvec_rows<Isa, Format, Isa::matvec_rows>(weights, row, x, y);
+    for (; row < weights.rows; ++row) matvec_rows<Isa, Format, 1>(weights, row, x, y);
+    return;
+  }
+  for (; row + Isa::tile_rows <= weights.rows; row += Isa::tile_rows)
+    matmul_rows<Isa, Format, Isa::tile_rows>(weights, row, x, tokens, y, y_stride);
+  for (; row < weights.rows; ++row)
+    matmul_rows<Isa, Format, 1>(weights, row, x, tokens, y, y_stride);
+}
+
+}  // namespace
+}  // namespace millrace

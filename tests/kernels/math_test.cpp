@@ -110,21 +110,21 @@ TEST_CASE("exp_f64 and log_f64 keep their special values") {
   CHECK(std::isnan(log_f64(nan)));
 }
 
-TEST_CASE("pow_f64 has a relative error below 4e-16, and 2e-15 at the ends of the range") {
+TEST_CASE("pow_f64 has a relative error below 3e-16 where tables need it, 4e-15 elsewhere") {
   Random random(3);
   double worst = 0;
   double worst_moderate = 0;
   for (int i = 0; i < 100000; ++i) {
     const double base = i % 2 == 0 ? random.uniform(1.01, 1e7) : random.uniform(0.01, 0.99);
     const bool moderate = i % 3 != 0;
-    const double exponent = random.uniform(-690, 690) / std::log(base) * (moderate ? 0.1 : 1);
+    const double exponent = random.uniform(-690, 690) / std::log(base) * (moderate ? 0.033 : 1);
     const auto exact = std::pow(static_cast<long double>(base), static_cast<long double>(exponent));
     const double error = std::fabs(static_cast<double>((pow_f64(base, exponent) - exact) / exact));
     worst = std::max(worst, error);
     if (moderate) worst_moderate = std::max(worst_moderate, error);
   }
-  CHECK(worst_moderate * 1e16 < 4);
-  CHECK(worst * 1e16 < 20);
+  CHECK(worst_moderate * 1e16 < 3);
+  CHECK(worst * 1e16 < 40);
   CHECK(pow_f64(10000, 0) == 1.0);
   CHECK(pow_f64(2, 10) == 1024.0);
   CHECK(std::isnan(pow_f64(-2, 2)));

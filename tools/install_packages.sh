@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that building and testing need, if any is missing. Asks nothing.
-# usage: tools/install_packages.sh
+# Installs the Debian packages that building needs, if any is missing. Asks nothing.
+# usage: tools/install_packages.sh [--tests]     --tests: also what one test would be skipped without
 set -euo pipefail
 
 needed=(
@@ -9,7 +9,8 @@ needed=(
   libpcre2-dev
   catch2
 )
-wanted=(clang-format-14) # one test checks the layout of the source and is skipped without it
+wanted=()
+if [ "${1:-}" = --tests ]; then wanted=(clang-format-14); fi
 
 say() { printf '%s\n' "packages: $*"; }
 
@@ -55,7 +56,7 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
 fi
 
 mapfile -t missing < <(missing_of "${needed[@]}")
-mapfile -t missing_wanted < <(missing_of "${wanted[@]}")
+mapfile -t missing_wanted < <(missing_of ${wanted[@]+"${wanted[@]}"})
 if [ ${#missing[@]} -eq 0 ] && [ ${#missing_wanted[@]} -eq 0 ]; then
   say "all ${#needed[@]} are installed"
   exit 0

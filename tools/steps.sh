@@ -27,9 +27,10 @@ on_exit() {
 }
 trap on_exit EXIT
 
+# install_packages [--tests]
 install_packages() {
   step "install packages that are missing"
-  "$repo/tools/install_packages.sh" >&2
+  "$repo/tools/install_packages.sh" "$@" >&2
   step_done
 }
 

@@ -10,7 +10,7 @@ if [ -d "$repo/../shared/oracles" ]; then # the full set, where it lies beside t
   oracles=$(cd -- "$repo/../shared/oracles" && pwd)
 fi
 
-install_packages
+install_packages --tests
 configure "-Doracles=$oracles"
 compile
 

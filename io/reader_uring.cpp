@@ -86,7 +86,6 @@ class UringReader final : public Reader {
 
   Status start(std::string& buffers_reason) {
     MILLRACE_TRY(make_ring());
-    MILLRACE_TRY(check_opcodes());
     io_uring_register_ring_fd(&ring_);  // saves a look-up per call; older kernels do without
     register_files();
     register_buffers(buffers_reason);
@@ -152,10 +151,11 @@ class UringReader final : public Reader {
   // per read in flight and one for the wake read: neither queue can overflow.
   Status make_ring() {
     int failure = 0;
+    io_uring_params params = {};
     for (const unsigned flags :
          {IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SUBMIT_ALL,
           IORING_SETUP_COOP_TASKRUN | IORING_SETUP_SUBMIT_ALL, 0u}) {
-      io_uring_params params = {};
+      params = {};
       params.flags = flags | IORING_SETUP_CLAMP;
       failure = -io_uring_queue_init_params(depth_ + 1, &ring_, &params);
       ring_made_ = failure == 0;
@@ -163,18 +163,13 @@ class UringReader final : public Reader {
       if (failure != EINVAL) break;
     }
     if (failure != 0) return refused(setup_failure(failure));
+    // Came in Linux 5.6 together with IORING_OP_READ; asking for the operations themselves needs
+    // io_uring_register, which a sandbox may refuse.
+    if ((params.features & IORING_FEAT_RW_CUR_POS) == 0)
+      return refused("this kernel's is too old for plain reads (Linux 5.6 is needed)");
     if (io_uring_sq_space_left(&ring_) < depth_ + 1)
       return refused(fmt::format("the kernel's queue is shorter than {}", depth_ + 1));
     return {};
-  }
-
-  Status check_opcodes() {
-    io_uring_probe* probe = io_uring_get_probe_ring(&ring_);
-    const bool known = probe != nullptr && io_uring_opcode_supported(probe, IORING_OP_READ) &&
-                       io_uring_opcode_supported(probe, IORING_OP_READ_FIXED);
-    io_uring_free_probe(probe);
-    if (known) return {};
-    return refused("this kernel's cannot do plain reads (Linux 5.6 is needed)");
   }
 
   // Without registration (too many for RLIMIT_NOFILE, say) plain descriptors do.

@@ -4,9 +4,10 @@
 usage: check_headers.py BUILD_DIR [ROOT]
 
 The flags come from the build's compile_commands.json: those of a source file that includes the
-header, so that a header of kernels/isa/ gets its ISA's flags. Headers for another architecture are
-compiled where a cross compiler is installed, else named as skipped. What passed is remembered in
-the build folder until the header, one that it includes, or the flags change.
+header, so that a header of kernels/isa/ gets its ISA's flags. A header that a source file includes
+before anything else was compiled alone by the build itself and is not compiled again. Headers for
+another architecture are compiled where a cross compiler is installed, else named as skipped. What
+passed is remembered in the build folder until the header, its includes, or the flags change.
 """
 
 import concurrent.futures
@@ -85,6 +86,17 @@ def choose_command(header, closures, commands):
     return commands[min(users, key=rank)] if users else None
 
 
+def proven_by_build(tree, commands):
+    """Headers that stand first in a source file of the build."""
+    proven = set()
+    for name in commands:
+        code = source_tree.without_comments(tree.texts.get(name, ""))
+        first = re.match(r'\s*#[ \t]*include[ \t]*"([^"\n]+)"', code)
+        if first:
+            proven.add(first[1])
+    return proven
+
+
 def memory_key(command, header, tree):
     digest = hashlib.sha256(repr(command).encode())
     for name in sorted(tree.closure(header)):
@@ -102,13 +114,13 @@ def compile_alone(header, command):
 
 
 def plan(tree, commands):
-    """(header -> command, headers that cannot be compiled here)."""
+    """(header -> command, headers that cannot be compiled here), without those the build proves."""
     closures = {name: tree.closure(name) for name in commands if name in tree.texts}
     plain = commands[min(commands, key=lambda name: (
         sum(flag.startswith("-m") for flag in commands[name][1]), name))]
-    jobs, skipped = {}, []
+    jobs, skipped, proven = {}, [], proven_by_build(tree, commands)
     for header in tree.files:
-        if not header.endswith(".h"):
+        if not header.endswith(".h") or header in proven:
             continue
         command = choose_command(header, closures, commands)
         if command is None and OTHER_ARCHITECTURE.fullmatch(header):

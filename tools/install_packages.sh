@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building needs, if any is missing. Asks nothing.
-# usage: tools/install_packages.sh [--tests]     --tests: also what one test would be skipped without
+# usage: tools/install_packages.sh [--tests]    --tests: also what a test would be skipped without
 set -euo pipefail
 
 needed=(

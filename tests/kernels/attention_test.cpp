@@ -1,0 +1,266 @@
+// Attention against its definition (plain loops, same bits) and against float64.
+#include <algorithm>
+#include <array>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "kernels/dispatch.h"
+#include "kernels/math.h"
+#include "runtime/base/limits.h"
+#include "tests/kernels/values.h"
+
+using namespace millrace;
+using namespace millrace::testing;
+
+static_assert(attention_part_positions == limits::attention_part);
+
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+
+struct Shape {
+  std::size_t heads, head_dim, value_dim, first, last;
+  bool sinks;
+};
+
+// A filled cache and queries; half precision holds the same values as the floats.
+struct World {
+  Shape shape;
+  std::size_t k_stride;
+  std::size_t v_stride;
+  float scale;
+  std::vector<float> q, sinks, k, v;
+  std::vector<std::uint16_t> k_half, v_half;
+
+  World(const Shape& wanted, std::uint64_t seed)
+      : shape(wanted),
+        k_stride(wanted.head_dim + 3),
+        v_stride(wanted.value_dim + 1),
+        scale(1 / std::sqrt(static_cast<float>(wanted.head_dim))) {
+    Random random(seed);
+    const std::size_t positions = shape.last + 1;
+    q = random.floats(shape.heads * shape.head_dim, -3, 3);
+    sinks = random.floats(shape.heads, -1, 4);
+    // No padding after the last row: reading past it would fault in a guarded copy.
+    fill(random, (positions - 1) * k_stride + shape.head_dim, k, k_half);
+    fill(random, (positions - 1) * v_stride + shape.value_dim, v, v_half);
+  }
+
+  static void fill(Random& random, std::size_t count, std::vector<float>& floats,
+                   std::vector<std::uint16_t>& halves) {
+    halves.resize(count);
+    floats.resize(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const double value = std::round(random.uniform(-2, 2) * 1024);  // of at most 11 bits
+      floats[i] = static_cast<float>(value / 1024);
+    }
+    supported_kernels().front()->to_f16(floats.data(), count, halves.data());
+  }
+};
+
+float tree_sum(std::array<float, 16> acc) {
+  for (std::size_t half = 8; half > 0; half /= 2) {
+    for (std::size_t i = 0; i < half; ++i) acc[i] += acc[i + half];
+  }
+  return acc[0];
+}
+
+float dot(const float* a, const float* b, std::size_t count) {
+  std::array<float, 16> acc{};
+  for (std::size_t i = 0; i < count; ++i) acc[i % 16] = std::fma(b[i], a[i], acc[i % 16]);
+  return tree_sum(acc);
+}
+
+// The definition in kernels/attention-inl.h, word for word, for one head.
+void attend_by_definition(const World& world, std::size_t head, float* out) {
+  const Shape& shape = world.shape;
+  float M = -infinity;
+  float L = 0;
+  std::vector<float> O(shape.value_dim);
+  for (std::size_t begin = shape.first; begin <= shape.last;) {
+    const std::size_t end = std::min((begin / 256 + 1) * 256, shape.last + 1);
+    std::vector<float> p(end - begin);
+    float m = -infinity;
+    for (std::size_t j = begin; j < end; ++j) {
+      p[j - begin] = world.scale * dot(&world.q[head * shape.head_dim],
+                                       &world.k[j * world.k_stride], shape.head_dim);
+      m = std::max(m, p[j - begin]);
+    }
+    std::array<float, 16> acc{};
+    std::vector<float> o(shape.value_dim, 0.0f);
+    for (std::size_t j = begin; j < end; ++j) {
+      float& weight = p[j - begin];
+      weight = exp_f32(weight - m);
+      acc[j % 16] += weight;
+      for (std::size_t c = 0; c < shape.value_dim; ++c) {
+        o[c] = std::fma(weight, world.v[j * world.v_stride + c], o[c]);
+      }
+    }
+    const float l = tree_sum(acc);
+    if (begin == shape.first) {
+      M = m;
+      L = l;
+      O = o;
+    } else {
+      const float new_max = std::max(M, m);
+      const float a = exp_f32(M - new_max);
+      const float b = exp_f32(m - new_max);
+      L = std::fma(L, a, l * b);
+      for (std::size_t c = 0; c < shape.value_dim; ++c) O[c] = std::fma(O[c], a, o[c] * b);
+      M = new_max;
+    }
+    begin = end;
+  }
+  if (shape.sinks) {
+    const float new_max = std::max(M, world.sinks[head]);
+    const float a = exp_f32(M - new_max);
+    L = std::fma(L, a, exp_f32(world.sinks[head] - new_max));
+    for (float& value : O) value *= a;
+  }
+  for (std::size_t c = 0; c < shape.value_dim; ++c) out[c] = O[c] / L;
+}
+
+std::vector<float> attend_by_definition(const World& world) {
+  std::vector<float> out(world.shape.heads * world.shape.value_dim);
+  for (std::size_t head = 0; head < world.shape.heads; ++head) {
+    attend_by_definition(world, head, &out[head * world.shape.value_dim]);
+  }
+  return out;
+}
+
+// Runs a table's function on guarded copies of the world's arrays.
+std::vector<float> attend(const KernelTable& table, const World& world, bool half) {
+  const Shape& shape = world.shape;
+  GuardedArray<float> q(world.q);
+  GuardedArray<float> sinks(world.sinks);
+  GuardedArray<float> k(world.k);
+  GuardedArray<float> v(world.v);
+  GuardedArray<std::uint16_t> k_half(world.k_half);
+  GuardedArray<std::uint16_t> v_half(world.v_half);
+  GuardedArray<float> scratch(
+      std::vector<float>(attention_scratch_floats(), std::numeric_limits<float>::quiet_NaN()));
+  GuardedArray<float> out(
+      std::vector<float>(shape.heads * shape.value_dim, std::numeric_limits<float>::quiet_NaN()));
+  AttentionArgs args{};
+  args.q = q.data();
+  args.heads = shape.heads;
+  args.head_dim = shape.head_dim;
+  args.value_dim = shape.value_dim;
+  args.k = half ? static_cast<const void*>(k_half.data()) : k.data();
+  args.v = half ? static_cast<const void*>(v_half.data()) : v.data();
+  args.k_stride = world.k_stride;
+  args.v_stride = world.v_stride;
+  args.first = shape.first;
+  args.last = shape.last;
+  args.scale = world.scale;
+  args.sinks = shape.sinks ? sinks.data() : nullptr;
+  args.out = out.data();
+  args.scratch = scratch.data();
+  (half ? table.attention_f16 : table.attention_f32)(args);
+  return {out.span().begin(), out.span().end()};
+}
+
+std::string name_of(const Shape& shape) {
+  return std::to_string(shape.heads) + " heads of " + std::to_string(shape.head_dim) + "/" +
+         std::to_string(shape.value_dim) + ", positions " + std::to_string(shape.first) + ".." +
+         std::to_string(shape.last) + (shape.sinks ? ", sinks" : "");
+}
+
+void check_against_definition(const Shape& shape) {
+  const World world(shape, 21);
+  const std::vector<float> expected = attend_by_definition(world);
+  for (const KernelTable* table : supported_kernels()) {
+    for (const bool half : {false, true}) {
+      INFO(table->name << (half ? " f16, " : " f32, ") << name_of(shape));
+      REQUIRE(first_difference(expected, attend(*table, world, half)) == -1);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("attention: the definition's bits on every ISA, for every number of heads") {
+  for (std::size_t heads = 1; heads <= 18; ++heads) {
+    check_against_definition({heads, 32, 32, 0, 20, heads % 2 == 0});
+  }
+  check_against_definition({35, 16, 16, 3, 300, true});
+}
+
+TEST_CASE("attention: the definition's bits for odd, small and large dimensions") {
+  for (const std::size_t dim :
+       {1u, 2u, 15u, 16u, 17u, 24u, 31u, 33u, 48u, 64u, 80u, 96u, 100u, 112u}) {
+    check_against_definition({3, dim, dim, 0, 37, false});
+    check_against_definition({7, dim, dim + 9, 5, 22, true});
+  }
+  check_against_definition({5, 576, 512, 0, 40, false});
+  check_against_definition({2, 192, 128, 0, 40, false});
+  check_against_definition({1, 256, 271, 0, 18, false});
+}
+
+TEST_CASE("attention: the definition's bits for windows around the borders of parts") {
+  for (const std::size_t last :
+       {0u, 1u, 15u, 16u, 63u, 254u, 255u, 256u, 257u, 511u, 512u, 600u, 1030u}) {
+    for (const std::size_t window : {1u, 2u, 17u, 128u, 256u, 257u, 2000u}) {
+      const std::size_t first = last + 1 > window ? last + 1 - window : 0;
+      check_against_definition({3, 20, 24, first, last, last % 2 == 0});
+    }
+  }
+}
+
+TEST_CASE("attention agrees with float64") {
+  for (const bool sinks : {false, true}) {
+    const World world({4, 128, 128, 0, 700, sinks}, 22);
+    const std::vector<float> out = attend(*supported_kernels().back(), world, true);
+    for (std::size_t head = 0; head < 4; ++head) {
+      std::vector<double> weights(701);
+      double sum = sinks ? std::exp(static_cast<double>(world.sinks[head])) : 0;
+      for (std::size_t j = 0; j <= 700; ++j) {
+        double score = 0;
+        for (std::size_t i = 0; i < 128; ++i) {
+          score += static_cast<double>(world.q[head * 128 + i]) *
+                   static_cast<double>(world.k[j * world.k_stride + i]);
+        }
+        weights[j] = std::exp(score * static_cast<double>(world.scale));
+        sum += weights[j];
+      }
+      for (std::size_t c = 0; c < 128; ++c) {
+        double exact = 0;
+        for (std::size_t j = 0; j <= 700; ++j) {
+          exact += weights[j] / sum * static_cast<double>(world.v[j * world.v_stride + c]);
+        }
+        REQUIRE(std::fabs(static_cast<double>(out[head * 128 + c]) - exact) < 2e-6);
+      }
+    }
+  }
+}
+
+TEST_CASE("attention: the heads of a call do not influence one another") {
+  const World world({13, 40, 40, 100, 400, true}, 23);
+  const std::vector<float> together = attend(*supported_kernels().back(), world, true);
+  for (std::size_t head = 0; head < 13; ++head) {
+    World alone = world;
+    alone.shape.heads = 1;
+    alone.q.assign(&world.q[head * 40], &world.q[head * 40] + 40);
+    alone.sinks = {world.sinks[head]};
+    const std::vector<float> out = attend(*supported_kernels().back(), alone, true);
+    CHECK(first_difference(out, std::span(together).subspan(head * 40, 40)) == -1);
+  }
+}
+
+TEST_CASE("attention: large scores do not overflow, and a NaN stays in its head") {
+  for (const KernelTable* table : supported_kernels()) {
+    INFO(table->name);
+    World world({2, 16, 16, 0, 300, false}, 24);
+    for (std::size_t i = 0; i < 16; ++i) world.q[i] = 1e30f;
+    const std::vector<float> out = attend(*table, world, false);
+    CHECK(table->all_finite(out.data(), out.size()));
+    world.q[3] = std::numeric_limits<float>::quiet_NaN();
+    const std::vector<float> with_nan = attend(*table, world, false);
+    for (std::size_t c = 0; c < 16; ++c) CHECK(std::isnan(with_nan[c]));
+    CHECK(table->all_finite(with_nan.data() + 16, 16));
+  }
+}

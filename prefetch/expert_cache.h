@@ -1,0 +1,92 @@
+// Which experts are in memory: pure bookkeeping over numbered slots. Reads nothing, starts no
+// thread, takes no lock, and allocates in the constructor only. Owned by the Loader, which calls it
+// under its mutex; replay drives it without any bytes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "prefetch/eviction_policy.h"
+#include "prefetch/slot_layout.h"
+#include "prefetch/slot_plan.h"
+#include "runtime/base/ids.h"
+
+namespace millrace {
+
+// CONTRACT's words: a request is a hit if its slot was ready when asked; requests for an expert
+// that is still loading (joined) are misses too.
+struct CacheCounters {
+  std::uint64_t hits = 0;
+  std::uint64_t misses = 0;
+  std::uint64_t joined = 0;  // of the misses: shared another request's load
+  std::uint64_t loads = 0;   // slots that were given to an absent expert
+  std::uint64_t evictions = 0;
+};
+
+class ExpertCache {
+ public:
+  enum class State : std::uint8_t { absent, loading, ready, in_use };
+
+  // Slots are numbered group by group of the plan. `top_k` sets the floors (layer_floors).
+  ExpertCache(const SlotLayout& layout, const SlotPlan& plan, std::uint32_t top_k,
+              std::unique_ptr<EvictionPolicy> policy);
+
+  // A new request: counts it, and claims the expert's slot if it is ready (hit) or loading
+  // (joined). no_slot: absent, a miss; assign() may follow.
+  struct Asked {
+    SlotIndex slot = no_slot;
+    bool hit = false;
+  };
+  Asked ask(ExpertKey key) noexcept;
+  // Gives an absent expert a slot, in state loading and claimed once: a free one, or that of an
+  // evicted expert. Slots with claims or loads are never taken. no_slot: none can be had now, ask
+  // again when release() or finish() returned true for the group.
+  SlotIndex assign(ExpertKey key) noexcept;
+  // Claims a loading expert for a request that was counted as absent before.
+  SlotIndex join(ExpertKey key) noexcept;
+
+  // The load went wrong: the expert is absent at once (the next request tries again); the slot
+  // stays occupied until finish() and the last release().
+  void fail(SlotIndex slot) noexcept;
+  // Nothing writes into the slot any more: ready, unless it failed. True: it can be assigned.
+  bool finish(SlotIndex slot) noexcept;
+  // Drops a claim. True: the slot can be assigned now.
+  bool release(SlotIndex slot) noexcept;
+
+  State state(ExpertKey key) const noexcept;
+  // Slot of an expert that is not absent.
+  SlotIndex find(ExpertKey key) const noexcept { return slot_of_[layout_.index(key)]; }
+  std::uint32_t group(ExpertKey key) const noexcept {
+    return group_of_class_[layout_.at(key).slot_class];
+  }
+  std::uint32_t group(SlotIndex slot) const noexcept { return at(slot).group; }
+  std::uint32_t groups() const noexcept { return static_cast<std::uint32_t>(free_.size()); }
+  std::uint32_t slots() const noexcept { return static_cast<std::uint32_t>(slots_.size()); }
+  const CacheCounters& counters() const noexcept { return counters_; }
+  const EvictionPolicy& policy() const noexcept { return *policy_; }
+
+ private:
+  enum class Phase : std::uint8_t { free, loading, ready, failing, failed };
+  struct Slot {
+    ExpertKey key;
+    std::uint32_t group = 0;
+    std::uint32_t claims = 0;
+    Phase phase = Phase::free;
+    SlotIndex next_free = no_slot;
+  };
+  Slot& at(SlotIndex slot) noexcept { return slots_[static_cast<std::size_t>(slot)]; }
+  const Slot& at(SlotIndex slot) const noexcept { return slots_[static_cast<std::size_t>(slot)]; }
+  void set_free(SlotIndex slot) noexcept;
+  void claim(SlotIndex slot) noexcept;
+
+  const SlotLayout& layout_;
+  std::vector<std::uint32_t> group_of_class_;
+  std::unique_ptr<EvictionPolicy> policy_;
+  std::vector<SlotIndex> slot_of_;  // by SlotLayout::index
+  std::vector<Slot> slots_;
+  std::vector<SlotIndex> free_;  // head of each group's free slots
+  CacheCounters counters_;
+};
+
+}  // namespace millrace

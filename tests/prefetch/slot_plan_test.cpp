@@ -1,0 +1,202 @@
+// Layout of slots, plans for a budget, floors.
+#include <catch2/catch.hpp>
+#include <numeric>
+
+#include "prefetch/slot_plan.h"
+#include "runtime/base/units.h"
+#include "tests/prefetch/expert_world.h"
+
+using namespace millrace;
+using namespace millrace::testing;
+
+namespace {
+
+const std::vector<std::uint32_t> block_512 = {512};
+const std::vector<std::uint32_t> buffered = {1};
+const SliceBytes small{4096, 4096, 4096};
+const SliceBytes large{8192, 8192, 16384};
+
+}  // namespace
+
+TEST_CASE("slot layout: every window is whole blocks, and data starts at its residue inside") {
+  const ExpertExtents extents = equal_extents(3, 7);
+  for (const std::uint32_t block : {1u, 512u, 4096u, 16384u}) {
+    const std::vector<std::uint32_t> blocks = {block};
+    const SlotLayout layout(extents, blocks);
+    for (LayerIndex l = 0; l < 3; ++l) {
+      for (ExpertIndex e = 0; e < 7; ++e) {
+        const ExpertPlacement& at = layout.at({l, e});
+        const ExpertExtent& extent = extents.at({l, e});
+        unsigned bits = 0;
+        std::uint64_t end = 0;
+        for (std::uint32_t i = 0; i < at.read_count; ++i) {
+          const ExpertRead& read = at.reads[i];
+          CHECK(read.offset_bytes % block == 0);
+          CHECK(read.bytes % block == 0);
+          CHECK(read.slot_offset_bytes % block == 0);
+          CHECK(read.slot_offset_bytes % 64 == 0);
+          CHECK(read.slot_offset_bytes >= end);
+          CHECK(read.needed_bytes <= read.bytes);
+          end = read.slot_offset_bytes + read.bytes;
+          bits += read.bits;
+        }
+        CHECK(bits == slice_all);
+        CHECK(end <= layout.classes()[at.slot_class].slot_bytes);
+        CHECK(at.data_offset[0] % block == extent.gate.offset_bytes % block);
+        CHECK(at.data_offset[1] % block == extent.up.offset_bytes % block);
+        CHECK(at.data_offset[2] % block == extent.down.offset_bytes % block);
+        CHECK(at.reads[at.read_count - 1].bits == slice_down);
+        CHECK_FALSE(at.reads[at.read_count - 1].first);
+      }
+    }
+  }
+}
+
+TEST_CASE("slot layout: residues differ between experts, and the slot has room for the worst") {
+  const SlotLayout layout(equal_extents(1, 8, {1000, 1000, 1000}), block_512);
+  REQUIRE(layout.classes().size() == 1);
+  CHECK(layout.classes()[0].experts == 8);
+  CHECK(layout.classes()[0].slot_bytes == 8192);  // at most 3 * 1536, in whole pages
+}
+
+TEST_CASE("slot layout: buffered files are read to the byte") {
+  const ExpertExtents extents = equal_extents(1, 2);
+  const SlotLayout layout(extents, buffered);
+  CHECK(layout.at({0, 1}).read_bytes() == extents.at({0, 1}).bytes());
+}
+
+TEST_CASE("slot layout: gate and up that follow each other become one read, in either order") {
+  std::vector<ExpertExtent> row(2);
+  row[0] = {slice_at(100, 1000), slice_at(1100, 1000), slice_at(9000, 1000)};
+  row[1] = {slice_at(21000, 1000), slice_at(20000, 1000), slice_at(22000, 1000)};
+  const SlotLayout layout(ExpertExtents({row}), block_512);
+  const ExpertPlacement& fused = layout.at({0, 0});
+  REQUIRE(fused.read_count == 2);
+  CHECK(fused.reads[0].bits == (slice_gate | slice_up));
+  CHECK(fused.reads[0].bytes == 2560);
+  CHECK(fused.data_offset[0] == 100);
+  CHECK(fused.data_offset[1] == 1100);
+  const ExpertPlacement& swapped = layout.at({0, 1});
+  REQUIRE(swapped.read_count == 2);
+  CHECK(swapped.data_offset[0] == swapped.data_offset[1] + 1000);
+}
+
+TEST_CASE("slot layout: large neighbours that waste no block stay two reads, so one can start") {
+  std::vector<ExpertExtent> row(1);
+  row[0] = {slice_at(0, MiB), slice_at(MiB, MiB), slice_at(2 * MiB, MiB)};
+  CHECK(SlotLayout(ExpertExtents({row}), block_512).at({0, 0}).read_count == 3);
+  row[0] = {slice_at(96, MiB), slice_at(MiB + 96, MiB), slice_at(2 * MiB + 96, MiB)};
+  CHECK(SlotLayout(ExpertExtents({row}), block_512).at({0, 0}).read_count == 2);
+}
+
+TEST_CASE("slot layout: experts of different sizes get classes, layers without experts none") {
+  std::vector<std::vector<ExpertExtent>> layers(3);
+  layers[1].assign(4, {slice_at(0, 4096), slice_at(4096 * 4, 4096), slice_at(4096 * 9, 4096)});
+  layers[2].assign(2, {slice_at(0, 8192), slice_at(8192 * 4, 8192), slice_at(8192 * 9, 8192)});
+  const SlotLayout layout(ExpertExtents(layers), block_512);
+  REQUIRE(layout.classes().size() == 2);
+  CHECK(layout.classes()[0].slot_bytes == 3 * 4096);
+  CHECK(layout.classes()[0].experts == 4);
+  CHECK(layout.classes()[1].experts == 2);
+  CHECK(layout.at({2, 1}).slot_class == 1);
+  CHECK(layout.experts(0) == 0);
+  CHECK(layout.experts() == 6);
+}
+
+TEST_CASE("slot layout: a file with a hundred sizes gets few classes, each expert one that fits") {
+  std::vector<ExpertExtent> row;
+  for (std::uint64_t i = 0; i < 100; ++i)
+    row.push_back({slice_at(0, 4096), slice_at(1 << 20, 4096), slice_at(2 << 20, 4096 * (i + 1))});
+  const SlotLayout layout(ExpertExtents({row}), block_512);
+  CHECK(layout.classes().size() == SlotLayout::classes_max);
+  std::uint64_t experts = 0;
+  for (const SlotClass& c : layout.classes()) experts += c.experts;
+  CHECK(experts == 100);
+  for (ExpertIndex e = 0; e < 100; ++e)
+    CHECK(layout.classes()[layout.at({0, e}).slot_class].slot_bytes >= 4096 * (e + 3));
+}
+
+TEST_CASE("slot plan: the budget is divided in proportion to each class's share of the pool") {
+  const SlotLayout layout(merged_extents({small, small, small, large}, 64), buffered);
+  REQUIRE(layout.classes().size() == 2);
+  const std::uint64_t pool = 192 * 3 * 4096 + 64 * 32768;
+  const auto plan = plan_slots(layout, pool / 4, 4);
+  REQUIRE(plan);
+  CHECK(plan->groups[0].slots == 48);
+  CHECK(plan->groups[1].slots == 16);
+  CHECK(plan->bytes == pool / 4);
+  CHECK(plan->mapped_bytes >= plan->bytes);
+  CHECK(plan->slots == 64);
+  CHECK(plan->largest_bytes == pool);
+  CHECK_FALSE(plan->complete);
+}
+
+TEST_CASE("slot plan: never more slots than experts") {
+  const SlotLayout layout(merged_extents({small, large}, 8), buffered);
+  const auto plan = plan_slots(layout, GiB, 4);
+  REQUIRE(plan);
+  CHECK(plan->slots == 16);
+  CHECK(plan->complete);
+  CHECK(plan->bytes == plan->largest_bytes);
+}
+
+TEST_CASE("slot plan: classes are merged when the budget is too small for top-k slots in each") {
+  const SlotLayout layout(merged_extents({small, large}, 8), buffered);
+  const auto apart = plan_slots(layout, 4 * 12288 + 4 * 32768, 4);
+  REQUIRE(apart);
+  CHECK(apart->groups.size() == 2);
+  const auto merged = plan_slots(layout, 4 * 12288 + 4 * 32768 - 1, 4);
+  REQUIRE(merged);
+  REQUIRE(merged->groups.size() == 1);
+  CHECK(merged->groups[0].slots == 5);
+  CHECK(merged->groups[0].slot_bytes == 32768);
+  CHECK(merged->group_of_class == std::vector<std::uint32_t>{0, 0});
+}
+
+TEST_CASE("slot plan: the smallest cache is top-k slots of the largest class; less is refused") {
+  const SlotLayout layout(merged_extents({small, large}, 8), buffered);
+  const auto smallest = plan_slots(layout, 4 * 32768, 4);
+  REQUIRE(smallest);
+  CHECK(smallest->slots == 4);
+  CHECK(smallest->smallest_bytes == 4 * 32768);
+  const auto refused = plan_slots(layout, 4 * 32768 - 1, 4);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == ErrorCode::memory);
+  CHECK(refused.error().what.find("--cache 131072") != std::string::npos);
+  REQUIRE_FALSE(plan_slots(layout, 0, 4));
+}
+
+TEST_CASE("slot plan: every budget from the smallest up is legal and kept to") {
+  const SlotLayout layout(merged_extents({small, {8192, 4096, 4096}, large}, 16), buffered);
+  const auto any = plan_slots(layout, GiB, 6);
+  REQUIRE(any);
+  std::uint64_t slots_before = 0;
+  for (std::uint64_t budget = any->smallest_bytes; budget <= any->largest_bytes; budget += 4096) {
+    const auto plan = plan_slots(layout, budget, 6);
+    REQUIRE(plan);
+    CHECK(plan->bytes <= budget);
+    CHECK(budget - plan->bytes < 32768 + 1);  // less than a slot is left over
+    slots_before = plan->slots;
+  }
+  CHECK(slots_before == 48);
+}
+
+TEST_CASE("slot plan: a model without routed experts needs no slots") {
+  const auto plan = plan_slots(SlotLayout(ExpertExtents({{}, {}}), buffered), 0, 1);
+  REQUIRE(plan);
+  CHECK(plan->slots == 0);
+  CHECK(plan->complete);
+}
+
+TEST_CASE("layer floors: top-k slots are left to the layer that asks, the rest is protected") {
+  CHECK(layer_floors(384, 48, 8) == std::vector<std::uint32_t>(48, 8));
+  CHECK(layer_floors(8, 48, 8) == std::vector<std::uint32_t>(48, 0));
+  CHECK(layer_floors(4000, 48, 8) == std::vector<std::uint32_t>(48, 8));
+  CHECK(layer_floors(6, 1, 8) == std::vector<std::uint32_t>{0});
+  for (std::uint32_t slots = 8; slots < 500; ++slots) {
+    const auto floors = layer_floors(slots, 48, 8);
+    const std::uint32_t sum = std::accumulate(floors.begin(), floors.end(), 0u);
+    for (const std::uint32_t own : floors) REQUIRE(sum - own + 8 <= slots);
+    if (slots < 384) REQUIRE(sum >= slots - 8);
+  }
+}

@@ -226,8 +226,7 @@ def check_headers(root):
 def check_folders(root):
     files = source_tree.project_files(root)
     known = set(files)
-    builds = {name: source_tree.read(root, name) for name in files
-              if name.endswith("meson.build")}
+    builds = [source_tree.read(root, name) for name in files if name.endswith("meson.build")]
     folders = {name.rsplit("/", 1)[0] for name in files
                if "/" in name and not name.startswith((".", "tests/", "model/embedded/"))}
     for folder in sorted(folders | {"tests"}):
@@ -238,17 +237,19 @@ def check_folders(root):
             count = source_tree.read(root, name).count("\n")
             if count > README_LINES_MAX:
                 yield f"{name}:{count}: {count} lines, at most {README_LINES_MAX}"
-        if name.endswith(".cpp") and not any(
-                name.rsplit("/", 1)[1] in text or stem_is_built(name, text)
-                for build, text in builds.items()
-                if name.startswith(build.removesuffix("meson.build"))):
-            yield f"{name}:1: dead file: no meson.build above it names it"
+        if name.endswith(".cpp") and not is_built(name.rsplit("/", 1)[1], builds):
+            yield f"{name}:1: dead file: no meson.build names it"
 
 
-def stem_is_built(name, build_text):
-    """True if the build makes the name from parts, as 'table_' + isa + '.cpp' does."""
-    prefix = name.rsplit("/", 1)[1].split("_")[0] + "_"
-    return re.search(rf"'{re.escape(prefix)}'\s*\+|'{re.escape(prefix)}@", build_text) is not None
+def is_built(file, build_texts):
+    """True if a meson.build names the file, whole or in parts: 'table_' + isa + '.cpp'."""
+    stem = file.removesuffix(".cpp")
+    begin, end = stem.split("_")[0] + "_", "_" + stem.split("_")[-1] + ".cpp"
+    return any(
+        file in text
+        or re.search(rf"'{re.escape(begin)}'\s*\+", text)
+        or (f"+ '{end}'" in text and f"'{stem.removesuffix(end.removesuffix('.cpp'))}'" in text)
+        for text in build_texts)
 
 
 # files

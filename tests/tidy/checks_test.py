@@ -215,11 +215,14 @@ class Style(Case):
 
     def test_folders(self):
         self.write("tests/README.md", "x\n")
-        self.write("io/meson.build", "['a.cpp', 'table_' + isa + '.cpp']\n")
+        self.write("io/meson.build", "['a.cpp', 'table_' + isa + '.cpp']\n"
+                   "foreach name : ['read']\n  name + '_bench.cpp'\n")
         self.refuse("folders", "io/a.cpp", "", "io/README.md:1: folders: missing")
         self.write("io/README.md", "x\n" * 60)
         self.accept("folders", "io/a.cpp", "")
         self.accept("folders", "io/table_avx2.cpp", "")
+        self.accept("folders", "io/read_bench.cpp", "")
+        self.refuse("folders", "io/write_bench.cpp", "", "io/write_bench.cpp:1: folders: dead")
         self.refuse("folders", "io/b.cpp", "", "io/b.cpp:1: folders: dead file")
         self.refuse("folders", "io/README.md", "x\n" * 61, "io/README.md:61: folders: 61 lines")
 

@@ -34,13 +34,16 @@ install_packages() {
   step_done
 }
 
-# configure OPTION…: makes build/ when there is none, else sets the options that differ.
+# configure [OPTION…]: makes build/ when there is none, else sets options that changed.
 configure() {
+  local set_before=$build/options-of-script.txt
   step "configure build/"
-  if [ -f "$build/build.ninja" ]; then
-    meson configure "$build" "$@" >&2
-  else
+  if [ ! -f "$build/build.ninja" ]; then
     meson setup "$build" "$repo" --buildtype=release "$@" >&2
+    printf '%s' "$*" >"$set_before"
+  elif [ $# -gt 0 ] && [ "$(cat "$set_before" 2>/dev/null)" != "$*" ]; then
+    meson configure "$build" "$@" >&2
+    printf '%s' "$*" >"$set_before"
   fi
   step_done
 }

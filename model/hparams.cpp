@@ -26,9 +26,10 @@ class KeyReader {
   KeyReader(const Checkpoint& checkpoint, const char* architecture)
       : checkpoint_(checkpoint), prefix_(std::string(architecture) + ".") {}
 
-  Error bad(std::string_view key, std::string_view cause) const {
-    return Error{ErrorCode::format, fmt::format("{}: metadata key {}{}: {}",
-                                                checkpoint_.display_path(), prefix_, key, cause)};
+  Error bad(std::string_view key, std::string_view cause,
+            ErrorCode code = ErrorCode::format) const {
+    return Error{code, fmt::format("{}: metadata key {}{}: {}", checkpoint_.display_path(), prefix_,
+                                   key, cause)};
   }
 
   // Missing: `fallback`, or an error when the fallback is 0.
@@ -107,36 +108,35 @@ Status read_attention(const KeyReader& keys, const FamilySpec& family, Hparams& 
       (family.rotary_is_head && h.rotary != h.head_dim))
     return keys.bad("rope.dimension_count",
                     fmt::format("{} does not suit heads of {} dimensions", h.rotary, h.head_dim));
-  MILLRACE_ASSIGN(h.rope_base, keys.real("rope.freq_base", 10000, false));
-  if (h.rope_base <= 1)
-    return keys.bad("rope.freq_base", fmt::format("{} is not above 1", h.rope_base));
+  MILLRACE_ASSIGN(const float base, keys.real("rope.freq_base", 10000, false));
+  if (base <= 1) return keys.bad("rope.freq_base", fmt::format("{} is not above 1", base));
+  h.rope.rotary = h.rotary;
+  h.rope.base = base;
   return {};
 }
 
 Status read_rope_scaling(const KeyReader& keys, Hparams& h) {
-  RopeScaling& scaling = h.rope_scaling;
   MILLRACE_ASSIGN(const std::string type, keys.text("rope.scaling.type"));
   MILLRACE_ASSIGN(const float old_factor, keys.real("rope.scale_linear", 0, false));
-  MILLRACE_ASSIGN(scaling.factor, keys.real("rope.scaling.factor", old_factor, false));
-  if (scaling.factor == 0) scaling.factor = 1;
-  if (scaling.factor < 0) return keys.bad("rope.scaling.factor", "negative");
-  if (type == "yarn") scaling.type = RopeScaling::Type::yarn;
-  else if (type == "none") scaling.factor = 1;
-  else if (type.empty() || type == "linear")
-    scaling.type = scaling.factor == 1 ? RopeScaling::Type::none : RopeScaling::Type::linear;
-  else
-    return Error{ErrorCode::unsupported,
-                 keys.bad("rope.scaling.type", "'" + printable(type) + "' is not supported").what};
-  MILLRACE_ASSIGN(scaling.original_context, keys.number("rope.scaling.original_context_length", 1,
-                                                        limits::context_max, h.context));
-  const bool yarn = scaling.type == RopeScaling::Type::yarn;
-  MILLRACE_ASSIGN(scaling.extrapolation,
-                  keys.real("rope.scaling.yarn_ext_factor", yarn ? 1.0F : 0.0F, false));
-  MILLRACE_ASSIGN(const float attn_factor, keys.real("rope.scaling.attn_factor", 1, false));
-  MILLRACE_ASSIGN(scaling.attention_factor,
-                  keys.real("rope.scaling.yarn_attn_factor", attn_factor, false));
-  MILLRACE_ASSIGN(scaling.beta_fast, keys.real("rope.scaling.yarn_beta_fast", 32, false));
-  MILLRACE_ASSIGN(scaling.beta_slow, keys.real("rope.scaling.yarn_beta_slow", 1, false));
+  MILLRACE_ASSIGN(float factor, keys.real("rope.scaling.factor", old_factor, false));
+  if (factor == 0 || type == "none") factor = 1;
+  if (factor < 0) return keys.bad("rope.scaling.factor", "negative");
+  if (type != "yarn" && type != "none" && type != "linear" && !type.empty())
+    return keys.bad("rope.scaling.type", "'" + printable(type) + "' is not supported",
+                    ErrorCode::unsupported);
+  h.rope.factor = factor;
+  h.rope.yarn = type == "yarn";
+  if (!h.rope.yarn) return {};
+  MILLRACE_ASSIGN(h.rope.original_context, keys.number("rope.scaling.original_context_length", 1,
+                                                       limits::context_max, h.context));
+  MILLRACE_ASSIGN(h.rope.extension, keys.real("rope.scaling.yarn_ext_factor", 1, false));
+  MILLRACE_ASSIGN(const float attention, keys.real("rope.scaling.attn_factor", 1, false));
+  MILLRACE_ASSIGN(h.rope.attention_factor,
+                  keys.real("rope.scaling.yarn_attn_factor", attention, false));
+  MILLRACE_ASSIGN(h.rope.beta_fast, keys.real("rope.scaling.yarn_beta_fast", 32, false));
+  MILLRACE_ASSIGN(h.rope.beta_slow, keys.real("rope.scaling.yarn_beta_slow", 1, false));
+  if (!(h.rope.beta_fast > 0) || !(h.rope.beta_slow > 0))
+    return keys.bad("rope.scaling.yarn_beta_fast", "the betas must be positive");
   return {};
 }
 

@@ -5,22 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "kernels/rope_table.h"
 #include "model/arch/family.h"
 #include "model/format/checkpoint.h"
 #include "runtime/base/result.h"
 
 namespace millrace {
-
-struct RopeScaling {
-  enum class Type : std::uint8_t { none, linear, yarn };
-  Type type = Type::none;
-  float factor = 1;  // frequencies are divided by it
-  std::uint32_t original_context = 0;
-  float extrapolation = 0;     // YaRN ext_factor
-  float attention_factor = 1;  // YaRN magnitude override
-  float beta_fast = 32;
-  float beta_slow = 1;
-};
 
 struct Hparams {
   std::string name;  // general.name, untrusted text
@@ -33,9 +23,8 @@ struct Hparams {
   std::uint32_t head_dim = 0;           // of q and k
   std::uint32_t value_dim = 0;
   float rms_eps = 0;
-  std::uint32_t rotary = 0;  // rotated dimensions of a head
-  float rope_base = 10000;
-  RopeScaling rope_scaling;
+  std::uint32_t rotary = 0;                // rotated dimensions of a head
+  RopeScaling rope;                        // pair_factors unset: they are weights
   std::vector<std::uint32_t> dense_width;  // feed_forward_length per layer (0 where absent)
   std::uint32_t experts = 0;               // 0: dense
   std::uint32_t experts_used = 0;          // top-k

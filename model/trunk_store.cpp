@@ -89,26 +89,26 @@ Result<TrunkPlan> plan_trunk(const ModelSpec& spec, std::span<const std::uint32_
   for (const std::uint64_t bytes : layer_bytes) all += bytes;
 
   const std::uint64_t fixed = plan.tables_bytes + plan.vector_bytes;
-  if (fixed + all <= budget_bytes || layers <= trunk_ring_units) {
-    plan.pinned_layers = layers;
-    plan.pinned_bytes = all;
-  } else {
-    plan.ring_bytes = trunk_ring_units * largest;
-    while (plan.pinned_layers < layers &&
-           fixed + plan.ring_bytes + plan.pinned_bytes + layer_bytes[plan.pinned_layers] <=
-               budget_bytes)
-      plan.pinned_bytes += layer_bytes[plan.pinned_layers++];
-    for (std::uint32_t layer = plan.pinned_layers; layer < layers; ++layer)
-      for (const auto& window : TrunkStore::layer_windows(spec.layers[layer], block_bytes))
-        plan.streamed_bytes_per_step += window.read_bytes;
-  }
-  if (plan.total_bytes() > budget_bytes)
+  plan.smallest_bytes = fixed + std::min(all, trunk_ring_units * largest);
+  if (budget_bytes < plan.smallest_bytes)
     return Error{ErrorCode::memory,
                  fmt::format("{}: a trunk budget of {} is too small: embedding, head and a ring of "
                              "{} layers need {} "
                              "(--trunk {} or more)",
                              spec.files.front(), format_bytes(budget_bytes), trunk_ring_units,
-                             format_bytes(plan.total_bytes()), plan.total_bytes())};
+                             format_bytes(plan.smallest_bytes), plan.smallest_bytes)};
+  if (fixed + all <= budget_bytes) {
+    plan.pinned_layers = layers;
+    plan.pinned_bytes = all;
+    return plan;
+  }
+  plan.ring_bytes = trunk_ring_units * largest;
+  while (fixed + plan.ring_bytes + plan.pinned_bytes + layer_bytes[plan.pinned_layers] <=
+         budget_bytes)
+    plan.pinned_bytes += layer_bytes[plan.pinned_layers++];
+  for (std::uint32_t layer = plan.pinned_layers; layer < layers; ++layer)
+    for (const auto& window : TrunkStore::layer_windows(spec.layers[layer], block_bytes))
+      plan.streamed_bytes_per_step += window.read_bytes;
   return plan;
 }
 

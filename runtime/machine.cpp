@@ -12,6 +12,7 @@
 #include <set>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 #include "runtime/base/units.h"
 

@@ -322,6 +322,7 @@ bool BatchWalk::end_layer(LayerIndex layer) noexcept {
           }
         });
   }
+  if (layer_hook_ != nullptr) (*layer_hook_)(layer);
   return layer + 1 < h_.layers;
 }
 

@@ -24,7 +24,7 @@
 
 namespace millrace {
 
-enum class LogitsWanted : std::uint8_t { last, all };
+enum class LogitsWanted : std::uint8_t { none, last, all };
 
 // Told about every routing decision: (token's place, layer, chosen experts and weights in rank
 // order).
@@ -58,6 +58,8 @@ class BatchWalk final : public LayerWork {
   // Called for each token and MoE layer from the next run on; the callable must live as long as it
   // is set. Null: nobody.
   void set_routing_sink(const RoutingSink* sink) noexcept { routing_sink_ = sink; }
+  // Called after each layer of a run (for progress), by one thread at a time. Null: nobody.
+  void set_layer_hook(const FunctionRef<void(LayerIndex)>* hook) noexcept { layer_hook_ = hook; }
 
   // LayerWork, for the graph.
   unsigned begin_layer(LayerIndex layer) noexcept override;
@@ -99,6 +101,7 @@ class BatchWalk final : public LayerWork {
   LayerGraph graph_;
   SerialParallel serial_;
   const RoutingSink* routing_sink_ = nullptr;
+  const FunctionRef<void(LayerIndex)>* layer_hook_ = nullptr;
 
   std::span<const TokenPlace> tokens_;  // of the run under way
   unsigned job_count_ = 0;

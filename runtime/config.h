@@ -1,0 +1,35 @@
+// The one options struct of the engine, filled once from flags. Plain data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "io/file.h"
+#include "io/reader.h"
+#include "model/blocks/linear.h"
+#include "model/kv_cache.h"
+#include "runtime/base/limits.h"
+#include "runtime/base/units.h"
+
+namespace millrace {
+
+struct EngineConfig {
+  std::string model_path;
+  std::string preset = "auto";
+  SizeSpec cache;                    // of the expert pool; unset: the preset's
+  SizeSpec trunk;                    // of the trunk; unset: the preset's
+  std::uint32_t context = 0;         // positions; 0: the smaller of the model's and context_default
+  std::uint32_t threads = 0;         // 0: all physical cores of the fastest kind
+  std::uint32_t batch_tokens = 512;  // prompt tokens that go through the layers together (-ub)
+  KvType kv = KvType::f16;
+  ActivationMode activations = ActivationMode::q8;
+  std::string isa;  // empty: the best that the CPU has
+  ReaderKind io = ReaderKind::automatic;
+  DirectMode direct = DirectMode::automatic;
+  std::string policy = "lru";  // eviction policy of the expert cache
+  std::uint32_t queue_depth = limits::queue_depth_default;
+};
+
+inline constexpr std::uint32_t context_default = 4096;
+
+}  // namespace millrace

@@ -1,0 +1,180 @@
+#include "runtime/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/dispatch.h"
+#include "model/format/open.h"
+#include "prefetch/eviction_policy.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/log.h"
+#include "runtime/machine.h"
+
+namespace millrace {
+
+Engine::Engine(EngineConfig config, ProgressLine& progress, const std::atomic<bool>& cancel)
+    : config_(std::move(config)), progress_(progress), cancel_(cancel), activity_(system_clock()) {}
+
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, ProgressLine& progress,
+                                               const std::atomic<bool>& cancel) {
+  const std::uint64_t start_ns = system_clock().now_ns();
+  std::unique_ptr<Engine> engine(new Engine(config, progress, cancel));
+  MILLRACE_ASSIGN(engine->kernels_, choose_kernels(config.isa));
+  MILLRACE_TRY(engine->open_model());     // header, shapes, tokenizer; files for reading
+  MILLRACE_TRY(engine->make_memory());    // plan, then trunk and slots
+  MILLRACE_TRY(engine->start_reading());  // the thread that owns the drive's queue
+  MILLRACE_TRY(engine->load_trunk());
+  engine->build_pipeline();  // compute threads, graph, buffers
+  engine->load_seconds_ = static_cast<double>(system_clock().now_ns() - start_ns) * 1e-9;
+  return engine;
+}
+
+Status Engine::open_model() {
+  MILLRACE_ASSIGN(const Checkpoint checkpoint, open_checkpoint(config_.model_path));
+  MILLRACE_ASSIGN(spec_, read_model_spec(checkpoint));
+  metadata_bytes_ = checkpoint.metadata_bytes();
+  auto tokenizer = Tokenizer::from_checkpoint(checkpoint);
+  if (tokenizer) tokenizer_ = std::make_unique<Tokenizer>(*std::move(tokenizer));
+  else tokenizer_error_ = std::move(tokenizer).error();
+  for (const std::string& path : spec_.files) {
+    MILLRACE_ASSIGN(File file, File::open(path, config_.direct));
+    files_.push_back(std::move(file));
+  }
+  for (const File& file : files_) {
+    file_list_.push_back(&file);
+    block_bytes_.push_back(file.block_bytes());
+  }
+  layout_ = SlotLayout(spec_.experts, block_bytes_);
+  return {};
+}
+
+Status Engine::make_memory() {
+  const Machine machine = read_machine();
+  MILLRACE_ASSIGN(plan_, make_plan({spec_, layout_, block_bytes_, config_, machine}));
+  log_info(fmt::format("plan: {} in all: {}", format_bytes(plan_.total_bytes()), plan_.describe()));
+  MILLRACE_ASSIGN(trunk_, TrunkStore::create(spec_, plan_.trunk, block_bytes_, memory_));
+  MILLRACE_ASSIGN(slots_, allocate_slots(memory_, plan_.slots));
+  const PinnedMemoryStats stats = memory_.stats();
+  if (!stats.unlocked_reason.empty()) log_info("memory is not locked: " + stats.unlocked_reason);
+  return {};
+}
+
+Status Engine::start_reading() {
+  ReadSchedulerOptions options;
+  options.reader.kind = config_.io;
+  options.reader.depth = config_.queue_depth;
+  options.reader.files = file_list_;
+  options.reader.buffers = memory_.segments();
+  MILLRACE_ASSIGN(scheduler_, ReadScheduler::start(options));
+  if (!scheduler_->fallback_reason().empty())
+    log_warning("reading with threads instead of io_uring: " + scheduler_->fallback_reason());
+  if (!scheduler_->buffers_reason().empty())
+    log_info("buffers are not registered: " + scheduler_->buffers_reason());
+  return {};
+}
+
+Status Engine::load_trunk() {
+  return trunk_->load(
+      *scheduler_, files_, *kernels_, activity_, [&](std::uint64_t done, std::uint64_t all) {
+        progress_.show(
+            "reading the trunk",
+            static_cast<double>(done) / static_cast<double>(std::max<std::uint64_t>(1, all)),
+            format_bytes(done) + " of " + format_bytes(all));
+        if (done == all) progress_.clear();
+        return !cancel_.load();
+      });
+}
+
+void Engine::build_pipeline() {
+  if (plan_.slots.slots > 0) {
+    auto policy = make_eviction_policy(config_.policy);
+    MILLRACE_CHECK(policy.has_value());  // the name was checked with the flags
+    loader_ = std::make_unique<Loader>(LoaderParts{.layout = layout_,
+                                                   .plan = plan_.slots,
+                                                   .blocks = slots_,
+                                                   .files = file_list_,
+                                                   .scheduler = *scheduler_,
+                                                   .activity = activity_,
+                                                   .top_k = spec_.hparams.experts_used,
+                                                   .policy = *std::move(policy)});
+  }
+  arena_ = std::make_unique<ComputeArena>(plan_.threads);
+  walk_ =
+      std::make_unique<BatchWalk>(BatchWalk::Parts{spec_, *kernels_, config_.activations, *trunk_,
+                                                   loader_.get(), *arena_, activity_, cancel_},
+                                  plan_.batch_tokens);
+  places_.resize(plan_.batch_tokens);
+}
+
+Result<Session> Engine::new_session() {
+  MILLRACE_ASSIGN(KvCache kv, KvCache::create(spec_.hparams, plan_.context, config_.kv));
+  return Session(std::move(kv));
+}
+
+Status Engine::process(Session& session, std::span<const TokenId> tokens, LogitsWanted wanted,
+                       FunctionRef<void(std::size_t, const float*)> logits) {
+  if (tokens.size() > session.room())
+    return Error{ErrorCode::usage,
+                 fmt::format("{} tokens do not fit: {} of {} positions are free (raise -c)",
+                             tokens.size(), session.room(), session.context())};
+  for (const TokenId id : tokens)
+    if (id < 0 || static_cast<std::uint32_t>(id) >= spec_.hparams.vocabulary)
+      return Error{ErrorCode::usage, fmt::format("token id {} is outside the vocabulary of {}", id,
+                                                 spec_.hparams.vocabulary)};
+  const std::size_t before = session.tokens_.size();
+  const std::size_t parts = (tokens.size() + plan_.batch_tokens - 1) / plan_.batch_tokens;
+  for (std::size_t part = 0; part < parts; ++part) {
+    const std::size_t first = part * plan_.batch_tokens;
+    const std::size_t count = std::min<std::size_t>(plan_.batch_tokens, tokens.size() - first);
+    for (std::size_t i = 0; i < count; ++i)
+      places_[i] = {tokens[first + i], static_cast<std::uint32_t>(before + first + i),
+                    &session.kv_};
+    const auto show_layer = [&](LayerIndex layer) {
+      const double layers = spec_.hparams.layers;
+      progress_.show(
+          "prompt", (static_cast<double>(part) + (layer + 1) / layers) / static_cast<double>(parts),
+          fmt::format("layer {} of {}, tokens {} to {} of {}", layer + 1, spec_.hparams.layers,
+                      first + 1, first + count, tokens.size()));
+    };
+    const FunctionRef<void(LayerIndex)> hook(show_layer);
+    walk_->set_layer_hook(tokens.size() > 1 ? &hook : nullptr);
+    const bool last = part + 1 == parts;
+    const LogitsWanted now = wanted == LogitsWanted::last && !last ? LogitsWanted::none : wanted;
+    const Status done =
+        walk_->run({places_.data(), count}, now,
+                   [&](std::size_t index, const float* row) { logits(first + index, row); });
+    walk_->set_layer_hook(nullptr);
+    if (!done) {
+      progress_.clear();
+      session.tokens_.resize(before);
+      return done.error();
+    }
+    session.tokens_.insert(session.tokens_.end(),
+                           tokens.begin() + static_cast<std::ptrdiff_t>(first),
+                           tokens.begin() + static_cast<std::ptrdiff_t>(first + count));
+  }
+  if (tokens.size() > 1) progress_.clear();
+  return {};
+}
+
+Status Engine::require_tokenizer() const {
+  if (tokenizer_ != nullptr) return {};
+  return tokenizer_error_;
+}
+
+bool Engine::direct() const noexcept {
+  return std::all_of(files_.begin(), files_.end(), [](const File& file) { return file.direct(); });
+}
+
+EngineCounters Engine::counters() const {
+  return {.times = activity_.times(),
+          .experts = loader_ == nullptr ? LoaderStats{} : loader_->stats(),
+          .reads = scheduler_->stats(),
+          .small_bytes = metadata_bytes_ + trunk_->small_bytes_read()};
+}
+
+}  // namespace millrace

@@ -1,0 +1,108 @@
+// Engine: a model, opened and ready to run. create() is the table of contents of a start; it owns
+// every part and the order in which they go.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/file.h"
+#include "io/pinned_memory.h"
+#include "io/read_scheduler.h"
+#include "kernels/kernel_table.h"
+#include "model/model_spec.h"
+#include "model/tokenizer/tokenizer.h"
+#include "model/trunk_store.h"
+#include "prefetch/loader.h"
+#include "runtime/base/activity.h"
+#include "runtime/config.h"
+#include "runtime/graph/arena.h"
+#include "runtime/pipeline/batch_walk.h"
+#include "runtime/planner.h"
+#include "runtime/progress.h"
+#include "runtime/session.h"
+
+namespace millrace {
+
+// Counters since create(); subtract snapshots for a phase.
+struct EngineCounters {
+  ActivityTimes times;
+  LoaderStats experts;
+  ReadStats reads;
+  std::uint64_t small_bytes = 0;  // headers and vectors, read outside the scheduler
+};
+
+class Engine {
+ public:
+  // Opens the model and reads the trunk. `cancel` and `progress` must outlive the engine; cancel
+  // may be set at any time (Ctrl-C).
+  static Result<std::unique_ptr<Engine>> create(const EngineConfig& config, ProgressLine& progress,
+                                                const std::atomic<bool>& cancel);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // `memory` error if its KV cache cannot be had. The plan holds room for one.
+  Result<Session> new_session();
+
+  // Takes `tokens` through the model behind those that the session has, in parts of at most -ub.
+  // `logits` gets (index in `tokens`, vocabulary floats), for the last or for all. `usage` error
+  // past the context. On an error the session is as before.
+  Status process(Session& session, std::span<const TokenId> tokens, LogitsWanted wanted,
+                 FunctionRef<void(std::size_t, const float*)> logits);
+  // As BatchWalk's.
+  void set_routing_sink(const RoutingSink* sink) noexcept { walk_->set_routing_sink(sink); }
+
+  const EngineConfig& config() const noexcept { return config_; }
+  const ModelSpec& spec() const noexcept { return spec_; }
+  const Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
+  // `format` error if the file has no usable tokenizer (running by ids works without).
+  Status require_tokenizer() const;
+  const Plan& plan() const noexcept { return plan_; }
+  const KernelTable& kernels() const noexcept { return *kernels_; }
+  const ReadScheduler& reader() const noexcept { return *scheduler_; }
+  bool direct() const noexcept;  // all files with O_DIRECT
+  std::string policy() const { return config_.policy; }
+  EngineCounters counters() const;
+  PinnedMemoryStats memory() const { return memory_.stats(); }
+  double load_seconds() const noexcept { return load_seconds_; }
+
+ private:
+  Engine(EngineConfig config, ProgressLine& progress, const std::atomic<bool>& cancel);
+  Status open_model();
+  Status make_memory();
+  Status start_reading();
+  Status load_trunk();
+  void build_pipeline();
+
+  EngineConfig config_;
+  ProgressLine& progress_;
+  const std::atomic<bool>& cancel_;
+  mutable ActivityClock activity_;
+  const KernelTable* kernels_ = nullptr;
+  ModelSpec spec_;
+  std::uint64_t metadata_bytes_ = 0;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  Error tokenizer_error_{ErrorCode::format, {}};
+  double load_seconds_ = 0;
+
+  // In the order in which they depend on each other.
+  std::vector<File> files_;
+  std::vector<const File*> file_list_;
+  std::vector<std::uint32_t> block_bytes_;
+  SlotLayout layout_;
+  Plan plan_;
+  PinnedMemory memory_;
+  std::vector<PinnedBlock> slots_;
+  std::unique_ptr<ReadScheduler> scheduler_;
+  std::unique_ptr<TrunkStore> trunk_;
+  std::unique_ptr<Loader> loader_;
+  std::unique_ptr<ComputeArena> arena_;
+  std::unique_ptr<BatchWalk> walk_;
+  std::vector<TokenPlace> places_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,236 @@
+#include "runtime/generate.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "model/sampling/stop_strings.h"
+#include "model/tokenizer/text_stream.h"
+#include "prefetch/routing_trace.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/hash.h"
+#include "runtime/counters.h"
+
+namespace millrace {
+
+const char* finish_reason_name(FinishReason reason) noexcept {
+  switch (reason) {
+    case FinishReason::stop:
+      return "stop";
+    case FinishReason::length:
+      return "length";
+    case FinishReason::cancelled:
+      return "cancelled";
+    case FinishReason::error:
+      return "error";
+  }
+  return "error";
+}
+
+namespace {
+
+// The state of a run: hash and dump of the logits that were sampled from.
+class StateRecorder {
+ public:
+  static Result<StateRecorder> create(const std::string& path) {
+    StateRecorder recorder;
+    recorder.path_ = path;
+    if (path.empty()) return recorder;
+    recorder.file_.reset(std::fopen(path.c_str(), "wb"));
+    if (recorder.file_ == nullptr)
+      return Error{ErrorCode::io, fmt::format("--dump-state {}: {}", path, std::strerror(errno))};
+    return recorder;
+  }
+  Status record(std::span<const float> logits) {
+    hash_.update(logits.data(), logits.size_bytes());
+    if (file_ != nullptr &&
+        std::fwrite(logits.data(), sizeof(float), logits.size(), file_.get()) != logits.size())
+      return failure();
+    return {};
+  }
+  Status finish() {
+    if (file_ != nullptr && std::fclose(file_.release()) != 0) return failure();
+    return {};
+  }
+  std::uint64_t hash() const noexcept { return hash_.value(); }
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const noexcept { std::fclose(file); }
+  };
+  Error failure() const {
+    return {ErrorCode::io, fmt::format("--dump-state {}: {}", path_, std::strerror(errno))};
+  }
+  std::string path_;
+  std::unique_ptr<std::FILE, Close> file_;
+  StreamHash hash_;
+};
+
+// One generation, step by step.
+class Generation {
+ public:
+  Generation(Engine& engine, const GenerateOptions& options, TextSink text, Session session,
+             Sampler sampler, StopStrings stop, StateRecorder state)
+      : engine_(engine),
+        options_(options),
+        text_(text),
+        session_(std::move(session)),
+        sampler_(std::move(sampler)),
+        stop_(std::move(stop)),
+        state_(std::move(state)),
+        stream_(engine.tokenizer()) {
+    history_.reserve(options.prompt.size() + options.tokens_max);
+    history_ = options.prompt;
+    result_.ids.reserve(options.tokens_max);
+  }
+
+  Status open_trace() {
+    if (options_.trace_path.empty()) return {};
+    const ModelSpec& spec = engine_.spec();
+    RoutingTraceHeader header{.model = spec.hparams.name,
+                              .architecture = spec.family->architecture,
+                              .layers = spec.hparams.layers,
+                              .experts = spec.hparams.experts,
+                              .experts_used = spec.hparams.experts_used,
+                              .expert_bytes = {spec.expert_bytes()}};
+    MILLRACE_ASSIGN(trace_, RoutingTrace::create(options_.trace_path, header));
+    return {};
+  }
+
+  GenerateResult run() {
+    const auto record_routing = [this](const TokenPlace& place, LayerIndex layer,
+                                       std::span<const ExpertIndex> experts,
+                                       std::span<const float> weights) {
+      const bool prompt = place.position < options_.prompt.size();
+      trace_->record(0, prompt ? RoutingPhase::prompt : RoutingPhase::generation, place.position,
+                     layer, experts, weights);
+    };
+    const RoutingSink sink(record_routing);
+    if (trace_ != nullptr) engine_.set_routing_sink(&sink);
+    Status status = run_phases();
+    engine_.set_routing_sink(nullptr);
+    if (status && trace_ != nullptr) status = trace_->finish();
+    if (status) status = state_.finish();
+    if (!status) {
+      result_.finish = status.error().code == ErrorCode::cancelled ? FinishReason::cancelled
+                                                                   : FinishReason::error;
+      result_.error = std::move(status).error();
+    }
+    flush_text();
+    result_.seed = sampler_.seed();
+    result_.state_hash = state_.hash();
+    return std::move(result_);
+  }
+
+ private:
+  // Measures one phase around `work`.
+  template <class Work>
+  Status timed(PhaseReport& phase, Work work) {
+    const EngineCounters before = engine_.counters();
+    const std::uint64_t start_ns = system_clock().now_ns();
+    Status status = work();
+    phase.seconds = static_cast<double>(system_clock().now_ns() - start_ns) * 1e-9;
+    phase.counters = engine_.counters() - before;
+    return status;
+  }
+
+  Status run_phases() {
+    MILLRACE_TRY(timed(result_.prompt, [&] { return step(options_.prompt); }));
+    result_.prompt.tokens = options_.prompt.size();
+    return timed(result_.decode, [&]() -> Status {
+      while (!finished_) {
+        const TokenId last = history_.back();
+        MILLRACE_TRY(step({&last, 1}));
+        ++result_.decode.tokens;
+      }
+      return {};
+    });
+  }
+
+  // Takes tokens through the model, samples the next one, hands out its text, and decides whether
+  // to go on.
+  Status step(std::span<const TokenId> tokens) {
+    Result<TokenId> sampled = TokenId{0};
+    Status recorded;
+    MILLRACE_TRY(
+        engine_.process(session_, tokens, LogitsWanted::last, [&](std::size_t, const float* row) {
+          const std::span<const float> logits(row, engine_.spec().hparams.vocabulary);
+          recorded = state_.record(logits);
+          sampled = sampler_.sample(logits, history_, history_.size());
+        }));
+    MILLRACE_TRY(std::move(recorded));
+    MILLRACE_ASSIGN(const TokenId id, std::move(sampled));
+    history_.push_back(id);
+    result_.ids.push_back(id);
+    if (!options_.ignore_eos && engine_.tokenizer().is_end_of_generation(id))
+      return finish(FinishReason::stop);
+    write(stop_.push(stream_.push(id)));
+    if (stop_.stopped()) return finish(FinishReason::stop);
+    if (result_.ids.size() >= options_.tokens_max || session_.room() == 0)
+      return finish(FinishReason::length);
+    return {};
+  }
+
+  Status finish(FinishReason reason) {
+    finished_ = true;
+    result_.finish = reason;
+    return {};
+  }
+
+  void write(std::string_view text) {
+    if (text.empty()) return;
+    result_.text += text;
+    text_(text);
+  }
+
+  void flush_text() {
+    write(stop_.push(stream_.flush()));
+    write(stop_.flush());
+  }
+
+  Engine& engine_;
+  const GenerateOptions& options_;
+  TextSink text_;
+  Session session_;
+  Sampler sampler_;
+  StopStrings stop_;
+  StateRecorder state_;
+  TextStream stream_;
+  std::unique_ptr<RoutingTrace> trace_;
+  std::vector<TokenId> history_;
+  GenerateResult result_;
+  bool finished_ = false;
+};
+
+}  // namespace
+
+Result<GenerateResult> generate(Engine& engine, const GenerateOptions& options, TextSink text) {
+  if (options.prompt.empty())
+    return Error{ErrorCode::usage, "the prompt is empty (give text with -p or -f)"};
+  if (options.tokens_max == 0)
+    return Error{ErrorCode::usage, "-n 0: at least one token must be asked for"};
+  if (options.prompt.size() > engine.plan().context)
+    return Error{ErrorCode::usage,
+                 fmt::format("the prompt has {} tokens, the context holds {} (raise -c)",
+                             options.prompt.size(), engine.plan().context)};
+  SamplingOptions sampling = options.sampling;
+  if (options.ignore_eos)
+    for (const TokenId id : engine.tokenizer().end_of_generation())
+      sampling.biases.push_back({id, -std::numeric_limits<float>::infinity()});
+  MILLRACE_ASSIGN(Sampler sampler,
+                  Sampler::create(std::move(sampling), engine.spec().hparams.vocabulary));
+  MILLRACE_ASSIGN(StopStrings stop, StopStrings::create(options.stop));
+  MILLRACE_ASSIGN(StateRecorder state, StateRecorder::create(options.state_path));
+  MILLRACE_ASSIGN(Session session, engine.new_session());
+  Generation generation(engine, options, text, std::move(session), std::move(sampler),
+                        std::move(stop), std::move(state));
+  MILLRACE_TRY(generation.open_trace());
+  return generation.run();
+}
+
+}  // namespace millrace

@@ -1,0 +1,60 @@
+// generate(): prompt in, text out, with everything that the report needs measured on the way.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/sampling/sampler.h"
+#include "runtime/base/function_ref.h"
+#include "runtime/base/ids.h"
+#include "runtime/base/result.h"
+#include "runtime/engine.h"
+
+namespace millrace {
+
+struct GenerateOptions {
+  std::vector<TokenId> prompt;  // not empty
+  std::uint32_t tokens_max = 128;
+  SamplingOptions sampling;
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+  std::string trace_path;  // routing, CSV; empty: none
+  std::string state_path;  // logits of every sampled step, raw float32; empty: none
+};
+
+enum class FinishReason : std::uint8_t { stop, length, cancelled, error };
+const char* finish_reason_name(FinishReason reason) noexcept;
+
+// One phase of a run: the prompt (its sampled token included) or the decoding of the others.
+struct PhaseReport {
+  std::uint64_t tokens = 0;
+  double seconds = 0;
+  EngineCounters counters;  // of the phase alone
+  double tokens_per_second() const noexcept {
+    return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+  }
+};
+
+struct GenerateResult {
+  std::string text;
+  std::vector<TokenId> ids;  // generated, the end token included
+  FinishReason finish = FinishReason::error;
+  std::uint32_t seed = 0;
+  std::uint64_t state_hash =
+      0;  // XXH3-64 of the float32 logits of every step sampled from, in order
+  PhaseReport prompt, decode;
+  std::optional<Error> error;  // finish error or cancelled
+};
+
+// Called with text as it becomes certain.
+using TextSink = FunctionRef<void(std::string_view)>;
+
+// Runs in a new session of the engine. Failing before the first token (prompt longer than the
+// context, bad sampling options, no memory, trace or state file) is an error; failing later is a
+// result with finish `error` and what was generated.
+Result<GenerateResult> generate(Engine& engine, const GenerateOptions& options, TextSink text);
+
+}  // namespace millrace

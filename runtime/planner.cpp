@@ -1,0 +1,138 @@
+#include "runtime/planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "runtime/base/log.h"
+#include "runtime/pipeline/batch_walk.h"
+#include "runtime/presets.h"
+
+namespace millrace {
+
+namespace {
+
+constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max() / 4;
+
+// Measured on an idle engine: program, libraries and their pages about 20 MiB; a token of the
+// vocabulary with its text, merge and hash entries about 300 bytes.
+std::uint64_t program_bytes(const ModelSpec& spec) {
+  return 20 * MiB + std::uint64_t{300} * spec.hparams.vocabulary;
+}
+
+Result<std::uint32_t> choose_context(const PlanInput& input) {
+  const std::uint32_t trained = input.spec.hparams.context;
+  const std::uint32_t wanted = input.config.context;
+  if (wanted == 0) return std::min(trained, context_default);
+  if (wanted > limits::context_max)
+    return Error{ErrorCode::usage,
+                 fmt::format("-c {}: at most {} positions", wanted, limits::context_max)};
+  if (wanted > trained)
+    log_warning(fmt::format("-c {} exceeds the {} positions that the model was trained on", wanted,
+                            trained));
+  return wanted;
+}
+
+// What remains for trunk and cache under the preset "auto": a tenth is left to the system.
+std::uint64_t automatic_room(const Plan& plan) {
+  const std::uint64_t target = plan.available_bytes / 10 * 9;
+  const std::uint64_t fixed = plan.kv_bytes + plan.workspace_bytes + plan.program_bytes;
+  return target - std::min(target, fixed);
+}
+
+// The smallest cache that works, whatever the budget.
+std::uint64_t smallest_cache(const PlanInput& input) {
+  const auto largest = plan_slots(input.layout, unlimited, input.spec.hparams.experts_used);
+  return largest ? largest->smallest_bytes : 0;
+}
+
+// A size that asks for everything, padding included.
+bool wants_all(const SizeSpec& wanted) {
+  return wanted.kind == SizeSpec::Kind::all ||
+         (wanted.kind == SizeSpec::Kind::percent && wanted.percent >= 100);
+}
+
+Status plan_trunk_part(const PlanInput& input, const Preset& preset, Plan& plan) {
+  MILLRACE_ASSIGN(const TrunkPlan whole, plan_trunk(input.spec, input.block_bytes, unlimited));
+  std::uint64_t budget = preset.trunk_bytes;
+  if (preset.automatic) {
+    const std::uint64_t room = automatic_room(plan);
+    budget = std::max(room - std::min(room, smallest_cache(input)), whole.smallest_bytes);
+  }
+  const SizeSpec& wanted = input.config.trunk;
+  budget = wants_all(wanted) ? unlimited : wanted.resolve(input.spec.trunk_bytes(), budget);
+  MILLRACE_ASSIGN(plan.trunk, plan_trunk(input.spec, input.block_bytes, budget));
+  return {};
+}
+
+Status plan_cache_part(const PlanInput& input, const Preset& preset, Plan& plan) {
+  if (input.spec.hparams.experts == 0) return {};
+  std::uint64_t budget = preset.cache_bytes;
+  if (preset.automatic) {
+    const std::uint64_t room = automatic_room(plan);
+    budget = std::max(room - std::min(room, plan.trunk.total_bytes()), smallest_cache(input));
+  }
+  const SizeSpec& wanted = input.config.cache;
+  budget = wants_all(wanted) ? unlimited : wanted.resolve(input.spec.experts.pool_bytes(), budget);
+  auto slots = plan_slots(input.layout, budget, input.spec.hparams.experts_used);
+  if (!slots)
+    return Error{slots.error().code, input.spec.files.front() + ": " + slots.error().what};
+  plan.slots = *std::move(slots);
+  return {};
+}
+
+Status check_total(const PlanInput& input, const Plan& plan) {
+  const std::uint64_t allowed = plan.available_bytes / 100 * 95;
+  if (plan.total_bytes() <= allowed) return {};
+  const std::uint64_t over = plan.total_bytes() - allowed;
+  std::string advice;
+  const std::uint64_t cache = plan.slots.bytes;
+  const std::uint64_t least = plan.slots.smallest_bytes;
+  if (cache > least && cache - least >= over)
+    advice = fmt::format("use --cache {} or less", cache - over);
+  else if (cache > least)
+    advice =
+        fmt::format("use --cache {} (the smallest that works) and lower --trunk, -c or -ub", least);
+  else advice = "lower --trunk, -c or -ub, or free memory";
+  return Error{
+      ErrorCode::memory,
+      fmt::format("{}: the plan needs {} ({}), but 95 % of the {} that {} leaves are {}: {}",
+                  input.spec.files.front(), format_bytes(plan.total_bytes()), plan.describe(),
+                  format_bytes(plan.available_bytes), input.machine.memory_source,
+                  format_bytes(allowed), advice)};
+}
+
+}  // namespace
+
+std::string Plan::describe() const {
+  std::string text = fmt::format("trunk {}", format_bytes(trunk.total_bytes()));
+  if (trunk.ring_bytes > 0)
+    text += fmt::format(" ({} layers pinned, the others through a ring of {})", trunk.pinned_layers,
+                        format_bytes(trunk.ring_bytes));
+  if (slots.slots > 0)
+    text +=
+        fmt::format(", expert cache {} ({} slots)", format_bytes(slots.mapped_bytes), slots.slots);
+  text += fmt::format(", KV cache {} ({} positions), workspace {} (-ub {}), program {}",
+                      format_bytes(kv_bytes), context, format_bytes(workspace_bytes), batch_tokens,
+                      format_bytes(program_bytes));
+  return text;
+}
+
+Result<Plan> make_plan(const PlanInput& input) {
+  Plan plan;
+  MILLRACE_ASSIGN(const Preset preset, find_preset(input.config.preset));
+  MILLRACE_ASSIGN(plan.context, choose_context(input));
+  plan.threads = input.config.threads != 0 ? input.config.threads : input.machine.cores;
+  plan.batch_tokens = std::min(input.config.batch_tokens, plan.context);
+  plan.available_bytes = input.machine.memory_available;
+  plan.kv_bytes = KvCache::bytes(input.spec.hparams, plan.context, input.config.kv);
+  plan.workspace_bytes = BatchWalk::bytes(input.spec, plan.batch_tokens, plan.threads);
+  plan.program_bytes = program_bytes(input.spec);
+  MILLRACE_TRY(plan_trunk_part(input, preset, plan));
+  MILLRACE_TRY(plan_cache_part(input, preset, plan));
+  MILLRACE_TRY(check_total(input, plan));
+  return plan;
+}
+
+}  // namespace millrace

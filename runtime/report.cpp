@@ -1,0 +1,216 @@
+#include "runtime/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/base/hash.h"
+#include "runtime/base/log.h"
+#include "runtime/base/units.h"
+#include "runtime/machine.h"
+
+namespace millrace {
+
+namespace {
+
+double seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+double share(std::uint64_t part, std::uint64_t whole) {
+  return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+// Figures that both forms of the report show.
+struct Figures {
+  EngineCounters all;  // of the process so far, load included
+  LoaderStats prompt, decode;
+  std::uint64_t hits, misses;
+  std::uint64_t bytes_read;
+  double bytes_per_token, read_rate;
+
+  Figures(const Engine& engine, const GenerateResult& result)
+      : all(engine.counters()),
+        prompt(result.prompt.counters.experts),
+        decode(result.decode.counters.experts),
+        hits(prompt.hits + decode.hits),
+        misses(prompt.misses + decode.misses),
+        bytes_read(all.reads.bytes + all.small_bytes),
+        bytes_per_token(result.decode.tokens == 0
+                            ? 0.0
+                            : static_cast<double>(result.decode.counters.reads.bytes) /
+                                  static_cast<double>(result.decode.tokens)),
+        read_rate(all.reads.busy_ns == 0
+                      ? 0.0
+                      : static_cast<double>(all.reads.bytes) / seconds(all.reads.busy_ns)) {}
+};
+
+Json phase_json(const PhaseReport& phase) {
+  Json json = Json::object();
+  json.set("tokens", phase.tokens);
+  json.set("seconds", phase.seconds);
+  json.set("tokens_per_second", phase.tokens_per_second());
+  return json;
+}
+
+Json model_json(const ModelSpec& spec) {
+  Json json = Json::object();
+  json.set("architecture", spec.family->architecture);
+  json.set("name", printable(spec.hparams.name));
+  json.set("layers", spec.hparams.layers);
+  json.set("experts", spec.hparams.experts);
+  json.set("experts_used", spec.hparams.experts_used);
+  json.set("expert_bytes", spec.expert_bytes());
+  json.set("pool_bytes", spec.experts.pool_bytes());
+  json.set("trunk_bytes", spec.trunk_bytes());
+  return json;
+}
+
+Json io_json(const Engine& engine, const Figures& figures) {
+  Json json = Json::object();
+  json.set("reader", engine.reader().reader_name());
+  json.set("fallback_reason", engine.reader().fallback_reason().empty()
+                                  ? Json()
+                                  : Json(engine.reader().fallback_reason()));
+  json.set("direct", engine.direct());
+  json.set("depth", engine.reader().depth());
+  json.set("registered_buffers", engine.reader().registered_buffers());
+  json.set("bytes_read", figures.bytes_read);
+  json.set("kernel_read_bytes", kernel_read_bytes());
+  json.set("bytes_per_token", figures.bytes_per_token);
+  json.set("read_bytes_per_second", figures.read_rate);
+  json.set("retries", figures.all.reads.retries);
+  json.set("floor_bytes_per_second", Json());
+  json.set("floor_share", Json());
+  return json;
+}
+
+Json cache_json(const Engine& engine, const Figures& figures) {
+  Json json = Json::object();
+  json.set("hits", figures.hits);
+  json.set("misses", figures.misses);
+  json.set("hit_rate", share(figures.hits, figures.hits + figures.misses));
+  json.set("decode_hit_rate",
+           share(figures.decode.hits, figures.decode.hits + figures.decode.misses));
+  json.set("bytes", engine.plan().slots.bytes);
+  json.set("slots", engine.plan().slots.slots);
+  json.set("policy", engine.policy());
+  return json;
+}
+
+}  // namespace
+
+Json report_json(const Engine& engine, const GenerateResult& result) {
+  const Figures figures(engine, result);
+  Json json = Json::object();
+  json.set("text", result.text);
+  json.set("finish_reason", finish_reason_name(result.finish));
+  if (result.error) json.set("error", result.error->what);
+  json.set("seed", result.seed);
+  json.set("state_hash", hash_hex(result.state_hash));
+  json.set("isa", engine.kernels().name);
+  json.set("threads", engine.plan().threads);
+  json.set("context", engine.plan().context);
+  json.set("prompt", phase_json(result.prompt));
+  Json load = Json::object();
+  load.set("seconds", engine.load_seconds());
+  json.set("load", std::move(load));
+  Json decode = phase_json(result.decode);
+  const ActivityTimes& times = result.decode.counters.times;
+  decode.set("compute_seconds", seconds(times.compute_ns));
+  decode.set("stalled_seconds", seconds(times.stalled_ns));
+  decode.set("other_seconds", seconds(times.other_ns));
+  decode.set("overlapped_seconds", seconds(times.overlapped_ns));
+  json.set("decode", std::move(decode));
+  json.set("cache", cache_json(engine, figures));
+  Json prefetch = Json::object();
+  prefetch.set("predictor", "off");
+  for (const char* key : {"issued_bytes", "useful_bytes", "wasted_bytes", "recall", "precision"})
+    prefetch.set(key, Json());
+  json.set("prefetch", std::move(prefetch));
+  json.set("io", io_json(engine, figures));
+  Json memory = Json::object();
+  memory.set("plan_bytes", engine.plan().total_bytes());
+  memory.set("peak_rss_bytes", peak_rss_bytes());
+  const PinnedMemoryStats pinned = engine.memory();
+  memory.set("huge_bytes", pinned.huge_bytes);
+  memory.set("locked_bytes", pinned.locked_bytes);
+  json.set("memory", std::move(memory));
+  json.set("model", model_json(engine.spec()));
+  Json predicted = Json::object();
+  predicted.set("tokens_per_second_low", Json());
+  predicted.set("tokens_per_second_high", Json());
+  json.set("predicted", std::move(predicted));
+  return json;
+}
+
+namespace {
+
+std::string row(std::string_view name, std::string text) {
+  return fmt::format("  {:<10} {}\n", name, std::move(text));
+}
+
+std::string cache_row(const Engine& engine, const Figures& figures) {
+  const std::uint64_t decode_requests = figures.decode.hits + figures.decode.misses;
+  return fmt::format("{} of a {} pool ({} slots, {}): {:.1f} % hits, {} in decode",
+                     format_bytes(engine.plan().slots.bytes),
+                     format_bytes(engine.spec().experts.pool_bytes()), engine.plan().slots.slots,
+                     engine.policy(), 100 * share(figures.hits, figures.hits + figures.misses),
+                     decode_requests == 0 ? std::string("none")
+                                          : fmt::format("{:.1f} %", 100 * share(figures.decode.hits,
+                                                                                decode_requests)));
+}
+
+std::string reading_row(const Engine& engine, const Figures& figures) {
+  std::string text = fmt::format("{} in all, {} per decoded token, {}/s while reading",
+                                 format_bytes(figures.bytes_read),
+                                 format_bytes(static_cast<std::uint64_t>(figures.bytes_per_token)),
+                                 format_bytes(static_cast<std::uint64_t>(figures.read_rate)));
+  text += fmt::format(" ({}{}, {}, depth {})", engine.reader().reader_name(),
+                      engine.reader().registered_buffers() > 0 ? " with registered buffers" : "",
+                      engine.direct() ? "direct" : "buffered", engine.reader().depth());
+  return text;
+}
+
+std::string memory_row(const Engine& engine) {
+  const PinnedMemoryStats pinned = engine.memory();
+  return fmt::format("{} at the peak, plan {}; {} of {} for weights in huge pages, {} locked",
+                     format_bytes(peak_rss_bytes()), format_bytes(engine.plan().total_bytes()),
+                     format_bytes(pinned.huge_bytes), format_bytes(pinned.bytes),
+                     format_bytes(pinned.locked_bytes));
+}
+
+}  // namespace
+
+std::string report_table(const Engine& engine, const GenerateResult& result) {
+  const Figures figures(engine, result);
+  const ModelSpec& spec = engine.spec();
+  const ActivityTimes& times = result.decode.counters.times;
+  std::string model = fmt::format("{} ({}), {} layers", printable(spec.hparams.name),
+                                  spec.family->architecture, spec.hparams.layers);
+  if (spec.hparams.experts > 0)
+    model += fmt::format(", {} of {} experts of {} each, trunk {}", spec.hparams.experts_used,
+                         spec.hparams.experts, format_bytes(spec.expert_bytes()),
+                         format_bytes(spec.trunk_bytes()));
+  std::string text = row("model", model);
+  text += row("load", fmt::format("{:.2f} s", engine.load_seconds()));
+  text += row("prompt", fmt::format("{} tokens in {:.3f} s: {:.1f} tokens/s", result.prompt.tokens,
+                                    result.prompt.seconds, result.prompt.tokens_per_second()));
+  text += row("decode", fmt::format("{} tokens in {:.3f} s: {:.1f} tokens/s ({}, {} threads)",
+                                    result.decode.tokens, result.decode.seconds,
+                                    result.decode.tokens_per_second(), engine.kernels().name,
+                                    engine.plan().threads));
+  const double whole = std::max(1e-9, result.decode.seconds);
+  text += row("time", fmt::format("computing {:.1f} % (of it {:.1f} % while reading), waiting for "
+                                  "reads {:.1f} %, other {:.1f} %",
+                                  100 * seconds(times.compute_ns) / whole,
+                                  100 * seconds(times.overlapped_ns) / whole,
+                                  100 * seconds(times.stalled_ns) / whole,
+                                  100 * seconds(times.other_ns) / whole));
+  if (spec.hparams.experts > 0) text += row("cache", cache_row(engine, figures));
+  text += row("reading", reading_row(engine, figures));
+  text += row("memory", memory_row(engine));
+  text += row("finish", fmt::format("{}, seed {}, state {}", finish_reason_name(result.finish),
+                                    result.seed, hash_hex(result.state_hash)));
+  return text;
+}
+
+}  // namespace millrace

@@ -1,0 +1,145 @@
+#include "tools/command.h"
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdio>
+#include <utility>
+
+#include "prefetch/eviction_policy.h"
+#include "runtime/base/log.h"
+#include "runtime/embedded_model.h"
+
+namespace millrace::tools {
+
+std::atomic<bool>& cancel_flag() noexcept {
+  static std::atomic<bool> flag = false;
+  return flag;
+}
+
+namespace {
+
+extern "C" void on_interrupt(int signal) {
+  // The second Ctrl-C ends the program at once.
+  std::signal(signal, SIG_DFL);
+  cancel_flag().store(true);
+}
+
+// One of `names` to its value; a `usage` error that lists them otherwise.
+template <class T, std::size_t Count>
+Result<T> choice(const char* flag, const std::string& text,
+                 const std::pair<const char*, T> (&names)[Count]) {
+  std::string known;
+  for (const auto& [name, value] : names) {
+    if (text == name) return value;
+    known += std::string(known.empty() ? "" : ", ") + name;
+  }
+  return Error{ErrorCode::usage, fmt::format("{} {}: must be one of {}", flag, text, known)};
+}
+
+Result<SizeSpec> size_flag(const char* flag, const std::string& text) {
+  if (text.empty()) return SizeSpec{};
+  auto size = parse_size(text);
+  if (!size) return Error{ErrorCode::usage, std::string(flag) + ": " + size.error().what};
+  return size;
+}
+
+}  // namespace
+
+void install_interrupt_handler() noexcept {
+  cancel_flag();  // constructed before a signal can come
+  std::signal(SIGINT, on_interrupt);
+  std::signal(SIGTERM, on_interrupt);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+void EngineFlags::add_to(CLI::App& app, bool model_positional) {
+  app.add_option(model_positional ? "MODEL,-m,--model" : "-m,--model", model,
+                 "GGUF file (any part of a split one); default: the embedded model");
+  app.add_option("-c,--ctx", context, "positions of context [the model's, at most 4096]");
+  app.add_option("-t,--threads", threads,
+                 "compute threads [all physical cores of the fastest kind]");
+  app.add_option("-u,--ub,--ubatch-size", batch_tokens,
+                 "prompt tokens that go through the layers together")
+      ->capture_default_str();
+  app.add_option("--preset", preset,
+                 "sizes of cache and trunk: tiny, laptop, server, or auto (from this machine)")
+      ->capture_default_str();
+  app.add_option("--cache", cache,
+                 "memory for experts: 6G, 512MiB, 25% of the pool, all [the preset's]");
+  app.add_option("--trunk", trunk,
+                 "memory for the trunk; layers beyond it are streamed [the preset's]");
+  app.add_option("--kv", kv, "type of the KV cache: f16 or f32")->capture_default_str();
+  app.add_option("--activations", activations, "q8: integer dots; f32: unrounded, slower")
+      ->capture_default_str();
+  app.add_option("--isa", isa,
+                 "kernels: scalar, avx2, avx512, avx512vnni [the best that the CPU has]");
+  app.add_option("--io", io, "reader: uring, threads, or auto (uring where it is allowed)")
+      ->capture_default_str();
+  app.add_option("--direct", direct, "O_DIRECT: auto (where possible), on, off (page cache)")
+      ->capture_default_str();
+  app.add_option("--prefetch", prefetch, "predictor: off")->capture_default_str();
+  app.add_option("--policy", policy, "eviction policy of the expert cache")->capture_default_str();
+  app.add_flag("-q,--quiet", quiet, "errors only; no report, no progress");
+  app.add_flag("-v,--verbose", verbose, "say more on stderr");
+}
+
+void EngineFlags::set_log_level() const {
+  if (quiet) millrace::set_log_level(LogLevel::error);
+  else if (verbose) millrace::set_log_level(LogLevel::debug);
+}
+
+Result<EngineConfig> EngineFlags::config() const {
+  EngineConfig made;
+  made.model_path = model;
+  if (model.empty()) {
+    MILLRACE_ASSIGN(made.model_path, embedded_model_path());
+  }
+  made.preset = preset;
+  MILLRACE_ASSIGN(made.cache, size_flag("--cache", cache));
+  MILLRACE_ASSIGN(made.trunk, size_flag("--trunk", trunk));
+  made.context = context;
+  made.threads = threads;
+  made.batch_tokens = batch_tokens;
+  if (threads > limits::threads_max)
+    return Error{ErrorCode::usage, fmt::format("-t {}: at most {}", threads, limits::threads_max)};
+  if (batch_tokens < 1 || batch_tokens > limits::batch_tokens_max)
+    return Error{ErrorCode::usage,
+                 fmt::format("-ub {}: must be 1 to {}", batch_tokens, limits::batch_tokens_max)};
+  MILLRACE_ASSIGN(made.kv,
+                  choice<KvType>("--kv", kv, {{"f16", KvType::f16}, {"f32", KvType::f32}}));
+  MILLRACE_ASSIGN(made.activations, choice<ActivationMode>("--activations", activations,
+                                                           {{"q8", ActivationMode::q8},
+                                                            {"f32", ActivationMode::f32}}));
+  made.isa = isa;
+  MILLRACE_ASSIGN(made.io, choice<ReaderKind>("--io", io,
+                                              {{"auto", ReaderKind::automatic},
+                                               {"uring", ReaderKind::uring},
+                                               {"threads", ReaderKind::threads}}));
+  MILLRACE_ASSIGN(made.direct, choice<DirectMode>("--direct", direct,
+                                                  {{"auto", DirectMode::automatic},
+                                                   {"on", DirectMode::on},
+                                                   {"off", DirectMode::off}}));
+  MILLRACE_ASSIGN(const bool no_prefetch, choice<bool>("--prefetch", prefetch, {{"off", true}}));
+  static_cast<void>(no_prefetch);
+  MILLRACE_ASSIGN(const auto known_policy, make_eviction_policy(policy));
+  static_cast<void>(known_policy);
+  made.policy = policy;
+  return made;
+}
+
+Result<std::unique_ptr<RunningEngine>> start_engine(const EngineFlags& flags) {
+  flags.set_log_level();
+  MILLRACE_ASSIGN(const EngineConfig config, flags.config());
+  auto running = std::make_unique<RunningEngine>(!flags.quiet && stderr_is_terminal());
+  MILLRACE_ASSIGN(running->engine, Engine::create(config, running->progress, cancel_flag()));
+  return running;
+}
+
+int report_error(const Error& error) {
+  if (error.code == ErrorCode::cancelled) std::fprintf(stderr, "millrace: interrupted\n");
+  else log_error(error.what);
+  return exit_code(error.code);
+}
+
+}  // namespace millrace::tools

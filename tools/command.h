@@ -1,0 +1,51 @@
+// What the commands of the one program share: flags of the engine, the cancel flag, exit codes.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "runtime/base/result.h"
+#include "runtime/config.h"
+#include "runtime/engine.h"
+
+namespace millrace::tools {
+
+// Set by Ctrl-C; the engine looks at it between layers.
+std::atomic<bool>& cancel_flag() noexcept;
+void install_interrupt_handler() noexcept;
+
+// The engine's flags as typed, before they are checked.
+struct EngineFlags {
+  std::string model, preset = "auto", cache, trunk, kv = "f16", activations = "q8", isa,
+                     io = "auto", direct = "auto", prefetch = "off", policy = "lru";
+  std::uint32_t context = 0, threads = 0, batch_tokens = 512;
+  bool quiet = false, verbose = false;
+
+  // Adds them to a command. With `model_positional` the first free argument is the model.
+  void add_to(CLI::App& app, bool model_positional);
+  // Checks them; the embedded model stands in when none was named.
+  Result<EngineConfig> config() const;
+  void set_log_level() const;
+};
+
+// Makes the engine, with progress on stderr.
+struct RunningEngine {
+  explicit RunningEngine(bool show_progress) : progress(show_progress) {}
+  ProgressLine progress;
+  std::unique_ptr<Engine> engine;
+};
+Result<std::unique_ptr<RunningEngine>> start_engine(const EngineFlags& flags);
+
+// Prints the error on stderr; returns its exit code.
+int report_error(const Error& error);
+
+// Each adds its subcommand; the callback leaves the exit code in `code`.
+void add_run(CLI::App& app, int& code);
+void add_logits(CLI::App& app, int& code);
+void add_tokenize(CLI::App& app, int& code);
+void add_perplexity(CLI::App& app, int& code);
+
+}  // namespace millrace::tools

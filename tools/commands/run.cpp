@@ -1,0 +1,126 @@
+// millrace run: prompt in, text out, then the report.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "runtime/base/json.h"
+#include "runtime/evaluate.h"
+#include "runtime/generate.h"
+#include "runtime/report.h"
+#include "tools/command.h"
+
+namespace millrace::tools {
+
+namespace {
+
+struct RunFlags {
+  EngineFlags engine;
+  GenerateOptions generate;
+  std::string prompt, prompt_file;
+  std::int64_t seed = -1;
+  bool json = false;
+};
+
+Result<std::string> prompt_text(const RunFlags& flags) {
+  if (!flags.prompt_file.empty() && !flags.prompt.empty())
+    return Error{ErrorCode::usage, "give the prompt with -p or with -f, not both"};
+  if (!flags.prompt_file.empty()) return read_text_file(flags.prompt_file);
+  return flags.prompt;
+}
+
+Status encode_prompt(const Engine& engine, const std::string& text, std::vector<TokenId>& ids) {
+  if (text.empty()) return Error{ErrorCode::usage, "the prompt is empty (give text with -p or -f)"};
+  MILLRACE_TRY(engine.require_tokenizer());
+  MILLRACE_ASSIGN(ids,
+                  engine.tokenizer().encode(text, {.parse_special = false, .add_bos_eos = true}));
+  // An end token behind the prompt would end the text before it begins.
+  const auto& special = engine.tokenizer().special();
+  if (special.add_eos && special.eos && ids.size() > 1 && ids.back() == *special.eos)
+    ids.pop_back();
+  return {};
+}
+
+Result<int> run(RunFlags& flags) {
+  MILLRACE_ASSIGN(const std::string text, prompt_text(flags));
+  if (text.empty()) return Error{ErrorCode::usage, "the prompt is empty (give text with -p or -f)"};
+  if (flags.seed < -1 || flags.seed > 0xFFFFFFFFLL)
+    return Error{
+        ErrorCode::usage,
+        fmt::format("--seed {}: must be 0 to 4294967295, or -1 for a random one", flags.seed)};
+  flags.generate.sampling.seed = static_cast<std::uint32_t>(flags.seed);
+  MILLRACE_ASSIGN(const auto running, start_engine(flags.engine));
+  Engine& engine = *running->engine;
+  MILLRACE_TRY(encode_prompt(engine, text, flags.generate.prompt));
+  if (!flags.json) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+  MILLRACE_ASSIGN(
+      const GenerateResult result, generate(engine, flags.generate, [&](std::string_view piece) {
+        if (flags.json) return;
+        const bool written = std::fwrite(piece.data(), 1, piece.size(), stdout) == piece.size();
+        if (!written || std::fflush(stdout) != 0) cancel_flag() = true;  // the reader is gone
+      }));
+  if (flags.json) {
+    const std::string report = report_json(engine, result).dump(2) + "\n";
+    if (std::fwrite(report.data(), 1, report.size(), stdout) != report.size() ||
+        std::fflush(stdout) != 0)
+      return Error{ErrorCode::io, "stdout: the report could not be written"};
+  } else {
+    std::fputs("\n", stdout);
+    std::fflush(stdout);
+  }
+  if (!flags.engine.quiet) std::fputs(("\n" + report_table(engine, result)).c_str(), stderr);
+  if (result.error) return report_error(*result.error);
+  return 0;
+}
+
+void add_sampling_flags(CLI::App& app, RunFlags& flags) {
+  SamplingOptions& sampling = flags.generate.sampling;
+  app.add_option("--seed", flags.seed, "of the sampler, 0 to 4294967295; -1: random, and reported")
+      ->capture_default_str();
+  app.add_option("--temp", sampling.temperature, "temperature; 0: greedy")->capture_default_str();
+  app.add_option("--top-k", sampling.top_k, "keep the k likeliest tokens; 0: all")
+      ->capture_default_str();
+  app.add_option("--top-p", sampling.top_p, "keep the likeliest tokens of this share; 1: all")
+      ->capture_default_str();
+  app.add_option("--min-p", sampling.min_p,
+                 "drop tokens below this share of the likeliest; 0: none")
+      ->capture_default_str();
+  app.add_option("--repeat-penalty", sampling.repeat_penalty, "1: none")->capture_default_str();
+  app.add_option("--repeat-last-n", sampling.repeat_last_n,
+                 "tokens that penalties look at; -1: all")
+      ->capture_default_str();
+  app.add_option("--presence-penalty", sampling.presence_penalty)->capture_default_str();
+  app.add_option("--frequency-penalty", sampling.frequency_penalty)->capture_default_str();
+  app.add_option("--stop", flags.generate.stop, "text that ends the generation (repeatable)")
+      ->take_all();
+  app.add_flag("--ignore-eos", flags.generate.ignore_eos, "never choose an end token");
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, int& code) {
+  auto flags = std::make_shared<RunFlags>();
+  CLI::App* command =
+      app.add_subcommand("run", "generate text, then report where the time and the bytes went");
+  command->add_option("-p,--prompt", flags->prompt, "the text to continue");
+  command->add_option("-f,--file", flags->prompt_file,
+                      "the text to continue, from a file (- is stdin)");
+  command->add_option("-n,--predict", flags->generate.tokens_max, "tokens to generate at most")
+      ->capture_default_str();
+  add_sampling_flags(*command, *flags);
+  flags->engine.add_to(*command, true);
+  command->add_option("--trace", flags->generate.trace_path,
+                      "write the routing of every token and layer as CSV");
+  command->add_option("--dump-state", flags->generate.state_path,
+                      "write the float32 logits that were sampled from");
+  command->add_flag("--json", flags->json, "print one JSON object on stdout, the text inside");
+  command->callback([flags, &code] {
+    auto done = run(*flags);
+    code = done ? *done : report_error(done.error());
+  });
+}
+
+}  // namespace millrace::tools

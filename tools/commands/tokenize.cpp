@@ -1,0 +1,85 @@
+// millrace tokenize: text to token ids and back.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "model/format/open.h"
+#include "model/tokenizer/tokenizer.h"
+#include "runtime/base/json.h"
+#include "runtime/base/log.h"
+#include "runtime/embedded_model.h"
+#include "runtime/evaluate.h"
+#include "tools/command.h"
+
+namespace millrace::tools {
+
+namespace {
+
+struct TokenizeFlags {
+  std::string model, text, file, decode_path;
+  bool has_text = false, parse_special = false, json = false;
+};
+
+void print_ids(const Tokenizer& tokenizer, const std::vector<TokenId>& ids, bool json) {
+  if (json) {
+    Json list = Json::array();
+    for (const TokenId id : ids) list.push(id);
+    Json object = Json::object();
+    object.set("ids", std::move(list));
+    object.set("count", static_cast<std::uint64_t>(ids.size()));
+    std::puts(object.dump().c_str());
+    return;
+  }
+  for (const TokenId id : ids)
+    std::puts(fmt::format("{:>8}  '{}'", id, printable(tokenizer.token_bytes(id, true))).c_str());
+}
+
+Status run(const TokenizeFlags& flags) {
+  std::string path = flags.model;
+  if (path.empty()) {
+    MILLRACE_ASSIGN(path, embedded_model_path());
+  }
+  const int inputs =
+      (flags.has_text ? 1 : 0) + (flags.file.empty() ? 0 : 1) + (flags.decode_path.empty() ? 0 : 1);
+  if (inputs != 1) return Error{ErrorCode::usage, "give one of --text, --file and --decode"};
+  MILLRACE_ASSIGN(const Checkpoint checkpoint, open_checkpoint(path));
+  MILLRACE_ASSIGN(const Tokenizer tokenizer, Tokenizer::from_checkpoint(checkpoint));
+  if (!flags.decode_path.empty()) {
+    MILLRACE_ASSIGN(const auto ids, read_ids_file(flags.decode_path));
+    const std::string text = tokenizer.decode(ids, flags.parse_special);
+    if (flags.json) std::puts(Json::object().set("text", text).dump().c_str());
+    else std::fwrite(text.data(), 1, text.size(), stdout);
+    return {};
+  }
+  std::string text = flags.text;
+  if (!flags.file.empty()) {
+    MILLRACE_ASSIGN(text, read_text_file(flags.file));
+  }
+  MILLRACE_ASSIGN(const auto ids, tokenizer.encode(text, {.parse_special = flags.parse_special,
+                                                          .add_bos_eos = flags.parse_special}));
+  print_ids(tokenizer, ids, flags.json);
+  return {};
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& app, int& code) {
+  auto flags = std::make_shared<TokenizeFlags>();
+  CLI::App* command = app.add_subcommand("tokenize", "text to token ids, and back");
+  command->add_option("MODEL,-m,--model", flags->model, "GGUF file; default: the embedded model");
+  CLI::Option* text = command->add_option("--text", flags->text, "text to encode");
+  command->add_option("--file", flags->file, "file to encode (- is stdin)");
+  command->add_option("--decode", flags->decode_path, "JSON file with ids to decode");
+  command->add_flag(
+      "--parse-special", flags->parse_special,
+      "take texts of control tokens as such, add BOS/EOS as the model asks (decoding: show them)");
+  command->add_flag("--json", flags->json, "one JSON object on stdout");
+  command->callback([flags, text, &code] {
+    flags->has_text = text->count() > 0;
+    const auto done = run(*flags);
+    code = done ? 0 : report_error(done.error());
+  });
+}
+
+}  // namespace millrace::tools

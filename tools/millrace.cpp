@@ -1,0 +1,60 @@
+// millrace: the one program. Each command is a thin file in commands/ over the library.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "tools/command.h"
+#include "tools/version.h"
+
+namespace {
+
+// llama.cpp users type -ub 256; CLI11 knows only one-letter short names.
+std::vector<std::string> normalise(int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  for (std::string& argument : arguments)
+    if (argument == "-ub" || argument.starts_with("-ub=")) argument.insert(0, "-");
+  return std::vector<std::string>(arguments.rbegin(),
+                                  arguments.rend());  // CLI11 takes them reversed
+}
+
+int run_program(int argc, char** argv) {
+  CLI::App app{
+      "millrace: runs Mixture-of-Experts models that are larger than memory, streaming their "
+      "experts from the drive."};
+  app.set_version_flag("--version", std::string("millrace ") + millrace::tools::version);
+  app.require_subcommand(1);
+  app.footer(
+      "Sizes: bytes, 6G, 512MiB (1024-based), 25% (of the pool or trunk), all.\n"
+      "Exit codes: 0 done, 1 usage, 2 I/O, 3 model refused, 4 memory plan refused, 5 verification "
+      "failed, "
+      "130 Ctrl-C.");
+  int code = 0;
+  millrace::tools::add_run(app, code);
+  millrace::tools::add_logits(app, code);
+  millrace::tools::add_tokenize(app, code);
+  millrace::tools::add_perplexity(app, code);
+  try {
+    app.parse(normalise(argc, argv));
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 1;
+  }
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  millrace::tools::install_interrupt_handler();
+  try {
+    return run_program(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "millrace: out of memory\n");
+    return 4;
+  } catch (
+      const std::exception& error) {  // the outermost of the three doors for others' exceptions
+    std::fprintf(stderr, "millrace: %s\n", error.what());
+    return 2;
+  }
+}

@@ -322,6 +322,18 @@ TEST_CASE("rule 7: overlapping tensors are refused, whatever their order in the 
   check_malformed(GgufBuilder().tensor(inside).tensor(first), {"'first'", "'inside'", "overlaps"});
 }
 
+TEST_CASE("rule 7: one shared byte is an overlap, touching tensors are none") {
+  for (const std::uint64_t second_offset : {3u, 4u}) {
+    GgufBuilder builder;
+    builder.alignment = 1;
+    builder.u32("general.alignment", 1)
+        .tensor({"a", {1}, 0, std::string(4, 'x'), {}, {}, 0})
+        .tensor({"b", {1}, 0, std::string(4, 'x'), {}, {}, second_offset});
+    if (second_offset == 4) CHECK(read_gguf_bytes(builder.build()).has_value());
+    else check_malformed(builder, {"'a'", "'b'", "overlaps"});
+  }
+}
+
 TEST_CASE("rule 7: two tensors at one place are an overlap") {
   const BuiltTensor a{"a", {8}, 0, std::string(32, 'x'), {}, {}, 0};
   const BuiltTensor b{"b", {8}, 0, std::string(32, 'x'), {}, {}, 0};

@@ -63,8 +63,8 @@ TEST_CASE("mapped_bytes tells what allocate maps") {
     std::uint64_t count, bytes_each;
   };
   for (const auto& [count, bytes_each] :
-       {Case{1, 1}, Case{3, 1 * MiB}, Case{5, 12'345'678}, Case{1, 257 * MiB},
-        Case{300, 1'000'000}, Case{0, 5}, Case{5, 0}}) {
+       {Case{1, 1}, Case{3, 1 * MiB}, Case{5, 12'345'678}, Case{1, 257 * MiB}, Case{300, 1'000'000},
+        Case{0, 5}, Case{5, 0}}) {
     CAPTURE(count, bytes_each);
     PinnedMemory memory;
     const auto blocks = memory.allocate(count, bytes_each);

@@ -53,9 +53,10 @@ void install_interrupt_handler() noexcept {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-void EngineFlags::add_to(CLI::App& app, bool model_positional) {
-  app.add_option(model_positional ? "MODEL,-m,--model" : "-m,--model", model,
-                 "GGUF file (any part of a split one); default: the embedded model");
+void EngineFlags::add_to(CLI::App& app, bool with_model) {
+  if (with_model)
+    app.add_option("MODEL,-m,--model", model,
+                   "GGUF file (any part of a split one); default: the embedded model");
   app.add_option("-c,--ctx", context, "positions of context [the model's, at most 4096]");
   app.add_option("-t,--threads", threads,
                  "compute threads [all physical cores of the fastest kind]");

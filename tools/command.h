@@ -24,8 +24,8 @@ struct EngineFlags {
   std::uint32_t context = 0, threads = 0, batch_tokens = 512;
   bool quiet = false, verbose = false;
 
-  // Adds them to a command. With `model_positional` the first free argument is the model.
-  void add_to(CLI::App& app, bool model_positional);
+  // Adds them to a command; `with_model`: also MODEL or -m.
+  void add_to(CLI::App& app, bool with_model);
   // Checks them; the embedded model stands in when none was named.
   Result<EngineConfig> config() const;
   void set_log_level() const;

@@ -56,19 +56,19 @@ class Merger {
     if (symbols_.empty()) return;
     symbols_.front().previous = none;
     symbols_.back().next = none;
-    heap_.clear();
-    for (std::uint32_t i = 0; i + 1 < symbols_.size(); ++i) look(i, find);
-    std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
-    while (!heap_.empty()) {
-      std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
-      const std::uint64_t entry = heap_.back();
-      heap_.pop_back();
+    queue_.clear();
+    for (std::uint32_t i = 0; i + 1 < symbols_.size(); ++i)
+      if (look(i, find)) queue_.add_unsorted(entry_of(i));
+    queue_.sort();
+    std::uint64_t entry = 0;
+    while (queue_.pop(entry)) {
       const auto left = static_cast<std::uint32_t>(entry);
       // An entry is stale once its symbol was joined or has another neighbour.
       if (symbols_[left].with_next.order != static_cast<std::uint32_t>(entry >> 32)) continue;
       join(left);
-      if (symbols_[left].previous != none) relook(symbols_[left].previous, find);
-      relook(left, find);
+      const std::uint32_t previous = symbols_[left].previous;
+      if (previous != none && look(previous, find)) queue_.push(entry_of(previous));
+      if (look(left, find)) queue_.push(entry_of(left));
     }
   }
 
@@ -82,19 +82,57 @@ class Merger {
  private:
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
-  template <class Find>
-  void look(std::uint32_t left, const Find& find) {
-    Symbol& symbol = symbols_[left];
-    symbol.with_next = symbol.next == none ? Merge{} : find(symbol, symbols_[symbol.next]);
-    if (symbol.with_next.order != Merge::never)
-      heap_.push_back(std::uint64_t{symbol.with_next.order} << 32 | left);
+  // Smallest entry first. A sorted list and a heap for what comes later: whole generations of
+  // pairs (a long run of spaces makes them) are sorted at once, which a heap does slowly.
+  class Queue {
+   public:
+    void clear() noexcept {
+      sorted_.clear();
+      heap_.clear();
+      next_ = 0;
+    }
+    void add_unsorted(std::uint64_t entry) { sorted_.push_back(entry); }
+    void sort() { std::sort(sorted_.begin(), sorted_.end()); }
+    void push(std::uint64_t entry) {
+      heap_.push_back(entry);
+      std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+    }
+    bool pop(std::uint64_t& entry) {
+      if (next_ == sorted_.size() && heap_.size() > generation) {
+        sorted_.swap(heap_);
+        heap_.clear();
+        next_ = 0;
+        sort();
+      }
+      const bool any_sorted = next_ < sorted_.size();
+      if (any_sorted && (heap_.empty() || sorted_[next_] < heap_.front())) {
+        entry = sorted_[next_++];
+        return true;
+      }
+      if (heap_.empty()) return false;
+      std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+      entry = heap_.back();
+      heap_.pop_back();
+      return true;
+    }
+
+   private:
+    static constexpr std::size_t generation = 256;
+    std::vector<std::uint64_t> sorted_;
+    std::vector<std::uint64_t> heap_;
+    std::size_t next_ = 0;  // in sorted_
+  };
+
+  std::uint64_t entry_of(std::uint32_t left) const noexcept {
+    return std::uint64_t{symbols_[left].with_next.order} << 32 | left;
   }
 
+  // What joining `left` with its neighbour would give now; false: nothing.
   template <class Find>
-  void relook(std::uint32_t left, const Find& find) {
-    const std::size_t before = heap_.size();
-    look(left, find);
-    if (heap_.size() > before) std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+  bool look(std::uint32_t left, const Find& find) {
+    Symbol& symbol = symbols_[left];
+    symbol.with_next = symbol.next == none ? Merge{} : find(symbol, symbols_[symbol.next]);
+    return symbol.with_next.order != Merge::never;
   }
 
   void join(std::uint32_t left) noexcept {
@@ -109,7 +147,7 @@ class Merger {
   }
 
   std::vector<Symbol> symbols_;
-  std::vector<std::uint64_t> heap_;  // order << 32 | left symbol
+  Queue queue_;  // of order << 32 | left symbol
 };
 
 }  // namespace millrace

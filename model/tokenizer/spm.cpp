@@ -19,6 +19,13 @@ std::uint32_t order_of(float score) noexcept {
   return negative ? bits : ~bits & 0x7FFFFFFFU;
 }
 
+// Where the first word of `text` ends: before a '▁' that follows another character.
+std::size_t word_end(std::string_view text) noexcept {
+  std::size_t at = 0;
+  while (text.substr(at, spm_space.size()) == spm_space) at += spm_space.size();
+  return std::min(text.find(spm_space, at), text.size());
+}
+
 int hex_digit(char digit) noexcept {
   if (digit >= '0' && digit <= '9') return digit - '0';
   if (digit >= 'A' && digit <= 'F') return digit - 'A' + 10;
@@ -43,6 +50,11 @@ SpmEncoder::SpmEncoder(const Vocabulary& vocabulary, TokenId unknown, bool add_s
     if (id == no_token) id = find_piece({&character, 1});
     byte_tokens_[byte] = id == no_token ? unknown : id;
   }
+  words_are_separate_ = true;
+  for (std::size_t i = 0; i < vocabulary.size() && words_are_separate_; ++i) {
+    const std::string_view text = vocabulary.text(static_cast<TokenId>(i));
+    words_are_separate_ = find_piece(text) == no_token || word_end(text) == text.size();
+  }
 }
 
 TokenId SpmEncoder::find_piece(std::string_view text) const noexcept {
@@ -52,17 +64,17 @@ TokenId SpmEncoder::find_piece(std::string_view text) const noexcept {
   return kind == TokenKind::normal || kind == TokenKind::user_defined ? id : no_token;
 }
 
-void SpmEncoder::encode_text(std::string_view text, Merger& merger,
+void SpmEncoder::encode_word(std::string_view word, Merger& merger,
                              std::vector<TokenId>& out) const {
   merger.clear();
-  for (std::size_t at = 0; at < text.size();) {
+  for (std::size_t at = 0; at < word.size();) {
     // A byte that belongs to no character is a symbol of its own.
-    const std::size_t length = std::max<std::size_t>(1, utf8_valid_length(text.substr(at)));
-    merger.add(at, length, find_piece(text.substr(at, length)));
+    const std::size_t length = std::max<std::size_t>(1, utf8_valid_length(word.substr(at)));
+    merger.add(at, length, find_piece(word.substr(at, length)));
     at += length;
   }
   merger.run([&](const Merger::Symbol& left, const Merger::Symbol& right) {
-    const TokenId id = find_piece(text.substr(left.begin, left.bytes + right.bytes));
+    const TokenId id = find_piece(word.substr(left.begin, left.bytes + right.bytes));
     return id == no_token ? Merge{} : Merge{order_of(vocabulary_.score(id)), id};
   });
   merger.for_each([&](const Merger::Symbol& symbol) {
@@ -70,7 +82,7 @@ void SpmEncoder::encode_text(std::string_view text, Merger& merger,
       out.push_back(symbol.id);
       return;
     }
-    for (const char byte : text.substr(symbol.begin, symbol.bytes)) {
+    for (const char byte : word.substr(symbol.begin, symbol.bytes)) {
       const TokenId id = byte_tokens_[static_cast<std::uint8_t>(byte)];
       if (id != no_token) out.push_back(id);
     }
@@ -93,7 +105,11 @@ Status SpmEncoder::encode(std::span<const Fragment> fragments, std::vector<Token
       if (byte == ' ') text += spm_space;
       else text += byte;
     }
-    encode_text(text, merger, out);
+    for (std::string_view rest = text; !rest.empty();) {
+      const std::size_t end = words_are_separate_ ? word_end(rest) : rest.size();
+      encode_word(rest.substr(0, end), merger, out);
+      rest.remove_prefix(end);
+    }
     after_special = false;
   }
   return {};

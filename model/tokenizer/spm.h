@@ -24,12 +24,15 @@ class SpmEncoder final : public FragmentEncoder {
  private:
   // The token that text may be joined to: raw text never gives control, byte or unknown tokens.
   TokenId find_piece(std::string_view text) const noexcept;
-  // `text` has '▁' for spaces.
-  void encode_text(std::string_view text, Merger& merger, std::vector<TokenId>& out) const;
+  // Text without boundaries that no token crosses; '▁' stands for spaces.
+  void encode_word(std::string_view word, Merger& merger, std::vector<TokenId>& out) const;
 
   const Vocabulary& vocabulary_;
   std::array<TokenId, 256> byte_tokens_{};
   bool add_space_prefix_;
+  // No token has a '▁' behind another character, so words can be encoded one by one: the same ids,
+  // and no queue of a whole book's pairs.
+  bool words_are_separate_;
 };
 
 // The byte that "<0xE2>" stands for; -1 if `text` has another form.

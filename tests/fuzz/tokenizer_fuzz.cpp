@@ -111,13 +111,14 @@ void check(const Tokenizer& tokenizer, std::string_view text) {
 }  // namespace
 
 std::vector<std::string> fuzz_seeds() {
-  return {"The thing's in there, 12345 times.\n\n  Then: nothing!",
-          "<|im_start|>user\nhi<|im_end|>\n<|im|><|im_end|",
-          "中文かなカナ한국어 été ΑΒγ नमस्ते สวัสดี 😁👍🏽 "
-          "\u200d\u3000\u2028\u00a0",
-          "▁the▁ the\t\r\n\r\n   \xFF\xC3\xE2\x82\xF0\x9F",
-          std::string(300, ' ') + "x" + std::string(300, 'a') + std::string(50, '\n'),
-          std::string("\0\1\x7F", 3) + "<0x0A><s></s><unk>'LL'S'\u017F"};
+  return {
+      "The thing's in there, 12345 times.\n\n  Then: nothing!",
+      "<|im_start|>user\nhi<|im_end|>\n<|im|><|im_end|",
+      "中文かなカナ한국어 été ΑΒγ नमस्ते สวัสดี 😁👍🏽 "
+      "\u200d\u3000\u2028\u00a0",
+      "▁the▁ the\t\r\n\r\n   \xFF\xC3\xE2\x82\xF0\x9F",
+      std::string(300, ' ') + "x" + std::string(300, 'a') + std::string(50, '\n'),
+      std::string("\0\1\x7F", 3) + "<0x0A><s></s><unk>'LL'S'\u017F"};
 }
 
 std::uint64_t fuzz_rounds() { return 3000; }

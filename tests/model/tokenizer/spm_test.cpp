@@ -117,8 +117,8 @@ TEST_CASE("spm: a token that goes over a space is found, and without one nothing
   builder.token("▁", -5).token("a", -6).token("▁a", -3).token("▁▁", -2);  // 259 260 261 262
   const std::string text = "a a  a   aa ";
   const Ids words = encode(builder.tokenizer(), text);
-  CHECK(words == Ids{first + 2, first + 2, first + 3, first + 1, first + 3, first + 2, first + 1,
-                     first});
+  CHECK(words ==
+        Ids{first + 2, first + 2, first + 3, first + 1, first + 3, first + 2, first + 1, first});
   builder.token("b▁c", -100);  // words hang together now; the text has none
   CHECK(encode(builder.tokenizer(), text) == words);
   builder.token("a▁", -1);  // 264

@@ -43,6 +43,7 @@ std::uint64_t automatic_room(const Plan& plan) {
 
 // The smallest cache that works, whatever the budget.
 std::uint64_t smallest_cache(const PlanInput& input) {
+  if (input.spec.hparams.experts == 0) return 0;
   const auto largest = plan_slots(input.layout, unlimited, input.spec.hparams.experts_used);
   return largest ? largest->smallest_bytes : 0;
 }

@@ -41,9 +41,9 @@ Logits run(const OracleFolder& oracle, ActivationMode activations, KvType kv, bo
     out.experts[static_cast<int>(layer)].push_back(ids);
   };
   const RoutingSink routing(sink);
-  (*engine)->set_routing_sink(&routing);
+  engine->engine->set_routing_sink(&routing);
   const auto done = run_logits(
-      **engine, {oracle.prompt, one_by_one, greedy},
+      *engine->engine, {oracle.prompt, one_by_one, greedy},
       [&](std::size_t, const float* row) {
         out.rows.insert(out.rows.end(), row, row + oracle.vocabulary);
         return true;

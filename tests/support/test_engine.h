@@ -17,7 +17,6 @@ struct TestEngine {
   ProgressLine progress{false};
   std::atomic<bool> cancel = false;
   std::unique_ptr<Engine> engine;
-  Engine* operator->() const noexcept { return engine.get(); }
 };
 
 // Fails the running test with the message if there is an error.

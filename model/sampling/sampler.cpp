@@ -23,8 +23,8 @@ bool before(const Candidate& a, const Candidate& b) noexcept {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
-float weight_of(float distance) noexcept {
-  return distance < weightless ? 0.0F : exp_f32(distance);
+void exp_by_scalar(const float* x, std::size_t count, float* out) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = exp_f32(x[i]);
 }
 
 float largest_logit(std::span<const Candidate> candidates) noexcept {
@@ -67,15 +67,20 @@ Status check(const SamplingOptions& options, std::size_t vocabulary) {
 
 }  // namespace
 
-Result<Sampler> Sampler::create(SamplingOptions options, std::size_t vocabulary) {
+Result<Sampler> Sampler::create(SamplingOptions options, std::size_t vocabulary, Exp exp) {
   MILLRACE_CHECK(vocabulary > 0);
   MILLRACE_TRY(check(options, vocabulary));
   options.seed = resolve_seed(options.seed);
-  return Sampler(std::move(options), vocabulary);
+  return Sampler(std::move(options), vocabulary, exp == nullptr ? exp_by_scalar : exp);
 }
 
-Sampler::Sampler(SamplingOptions options, std::size_t vocabulary)
-    : options_(std::move(options)), logits_(vocabulary), counts_(vocabulary) {
+Sampler::Sampler(SamplingOptions options, std::size_t vocabulary, Exp exp)
+    : options_(std::move(options)),
+      exp_(exp),
+      logits_(vocabulary),
+      distances_(vocabulary),
+      weights_(vocabulary),
+      counts_(vocabulary) {
   candidates_.reserve(vocabulary);
 }
 
@@ -188,12 +193,16 @@ void Sampler::keep_min_p() {
 // Divides the logits by `temperature` and sets the weights; returns their sum.
 double Sampler::weigh(float temperature) {
   const float best = largest_logit(candidates_);
-  double total = 0;
-  for (Candidate& candidate : candidates_) {
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
     // The difference first: it is 0 for the best one, however small the temperature.
-    candidate.weight = weight_of((candidate.logit - best) / temperature);
-    candidate.logit /= temperature;
-    total += static_cast<double>(candidate.weight);
+    distances_[i] = std::max((candidates_[i].logit - best) / temperature, weightless);
+    candidates_[i].logit /= temperature;
+  }
+  exp_(distances_.data(), candidates_.size(), weights_.data());
+  double total = 0;
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    candidates_[i].weight = distances_[i] > weightless ? weights_[i] : 0.0F;
+    total += static_cast<double>(candidates_[i].weight);
   }
   return total;
 }

@@ -39,9 +39,13 @@ struct SamplingOptions {
 // One per sequence. Not thread-safe. Allocates at creation only.
 class Sampler {
  public:
-  // `vocabulary`: number of logits that sample() will be given. Fails with `usage`, naming the
-  // flag, if a value makes no sense.
-  static Result<Sampler> create(SamplingOptions options, std::size_t vocabulary);
+  // KernelTable::exp: every table's gives the same bits.
+  using Exp = void (*)(const float* x, std::size_t count, float* out);
+
+  // `vocabulary`: number of logits that sample() will be given. `exp`: the chosen
+  // kernels' one, worth having where truncation leaves much; nullptr: exp_f32, slower. Fails with
+  // `usage`, naming the flag, if a value makes no sense.
+  static Result<Sampler> create(SamplingOptions options, std::size_t vocabulary, Exp exp = nullptr);
 
   // The token for `position`, the index in the sequence that it will have. `history` is the
   // sequence before it. Ties go to the lower id. Fails (`format`: the model is at fault) if a logit
@@ -62,7 +66,7 @@ class Sampler {
   std::span<const Candidate> candidates() const noexcept { return candidates_; }
 
  private:
-  Sampler(SamplingOptions options, std::size_t vocabulary);
+  Sampler(SamplingOptions options, std::size_t vocabulary, Exp exp);
   void adjust(std::span<const float> logits, std::span<const TokenId> history);
   void penalise(std::span<const TokenId> history);
   Result<TokenId> largest() const;
@@ -73,8 +77,11 @@ class Sampler {
   TokenId draw(double total, double uniform) const noexcept;
 
   SamplingOptions options_;
+  Exp exp_;
   std::vector<float> logits_;  // with bias and penalties
   std::vector<Candidate> candidates_;
+  std::vector<float> distances_;  // of the candidates from the best one
+  std::vector<float> weights_;
   std::vector<std::uint32_t> counts_;  // by token, zero between calls
 };
 

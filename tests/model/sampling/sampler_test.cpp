@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 
+#include "kernels/dispatch.h"
 #include "model/sampling/log_probability.h"
 #include "tests/support/allocation_meter.h"
 
@@ -254,6 +255,27 @@ TEST_CASE("sampler: a large vocabulary is truncated as a sorted list would be") 
   std::sort(expected.begin(), expected.end());
   CHECK(needed > 300);  // several steps of sorting
   CHECK(left_ids(options, logits) == expected);
+}
+
+TEST_CASE("sampler: every instruction set's exp draws the same tokens") {
+  std::vector<float> logits(1000);
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    logits[i] = static_cast<float>(uniform_at(8, i, 0) * 200);
+  SamplingOptions options = plain();
+  options.temperature = 20;
+  Sampler scalar = make(options, logits.size());
+  std::vector<float> wanted;
+  sample(scalar, logits);
+  for (const Sampler::Candidate& candidate : scalar.candidates())
+    wanted.push_back(candidate.weight);
+  for (const KernelTable* kernels : supported_kernels()) {
+    INFO(kernels->name);
+    Sampler sampler = std::move(Sampler::create(options, logits.size(), kernels->exp)).value();
+    for (std::uint64_t position = 0; position < 20; ++position)
+      CHECK(sample(sampler, logits, {}, position) == sample(scalar, logits, {}, position));
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      CHECK(sampler.candidates()[i].weight == wanted[i]);
+  }
 }
 
 TEST_CASE("sampler: steady sampling allocates nothing") {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/kernel_table.h"
+#include "kernels/prefetch-inl.h"
 
 namespace millrace {
 namespace {
@@ -15,6 +16,7 @@ void float_tile(const WeightRows& weights, std::size_t row, const F32Batch& x, s
   constexpr std::size_t step = 16 * vectors;
   const std::byte* const first = weights.data + row * weights.row_bytes;
   const float* const values = x.x + token * x.stride;
+  const std::byte* ahead = first + row_count * weights.row_bytes + prefetch_distance;
   typename Isa::F32x16 acc[row_count][token_count];
   for (auto& row_acc : acc)
     for (auto& one : row_acc) one = Isa::zero();
@@ -23,7 +25,7 @@ void float_tile(const WeightRows& weights, std::size_t row, const F32Batch& x, s
   for (; i + step <= weights.columns; i += step, at += Format::step_bytes) {
     for (std::size_t r = 0; r < row_count; ++r) {
       const std::byte* p = first + r * weights.row_bytes + at;
-      Isa::prefetch(p + Isa::prefetch_rows * weights.row_bytes);
+      if (token == 0) ahead = prefetch_lines<Isa, Format::step_bytes>(ahead);
       typename Isa::F32x16 w[vectors];
       Format::template decode<Isa>(p, w);
       for (std::size_t t = 0; t < token_count; ++t)
@@ -59,8 +61,13 @@ template <class Isa, class Format>
 void matmul_f32(const WeightRows& weights, const F32Batch& x, std::size_t tokens, float* y,
                 std::size_t y_stride) {
   std::size_t row = 0;
-  for (; row + Isa::tile_rows <= weights.rows; row += Isa::tile_rows)
-    float_rows<Isa, Format, Isa::tile_rows>(weights, row, x, tokens, y, y_stride);
+  if (tokens == 1) {
+    for (; row + Isa::matvec_rows <= weights.rows; row += Isa::matvec_rows)
+      float_tile<Isa, Format, Isa::matvec_rows, 1>(weights, row, x, 0, y, y_stride);
+  } else {
+    for (; row + Isa::tile_rows <= weights.rows; row += Isa::tile_rows)
+      float_rows<Isa, Format, Isa::tile_rows>(weights, row, x, tokens, y, y_stride);
+  }
   for (; row < weights.rows; ++row)
     float_rows<Isa, Format, 1>(weights, row, x, tokens, y, y_stride);
 }

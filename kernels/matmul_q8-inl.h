@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "kernels/kernel_table.h"
+#include "kernels/prefetch-inl.h"
 
 namespace millrace {
 namespace {
@@ -102,14 +103,14 @@ void matvec_rows(const WeightRows& weights, std::size_t row, const Q8Batch& x, f
   const std::size_t full_groups = blocks / group_blocks;
   const std::size_t rest = blocks % group_blocks;
   const std::byte* const first = weights.data + row * weights.row_bytes;
+  const std::byte* ahead = first + count * weights.row_bytes + prefetch_distance;
   typename Isa::F32x16 acc[count];
   for (std::size_t r = 0; r < count; ++r) acc[r] = Isa::zero();
   for (std::size_t g = 0; g < full_groups; ++g) {
     const auto activations = load_activations<Isa, Format>(x, 0, g);
     for (std::size_t r = 0; r < count; ++r) {
       const std::byte* group = first + r * weights.row_bytes + g * group_bytes;
-      for (std::size_t line = 0; line < group_bytes; line += 64)
-        Isa::prefetch(group + Isa::prefetch_rows * weights.row_bytes + line);
+      ahead = prefetch_lines<Isa, group_bytes>(ahead);
       acc[r] =
           dot_group<Isa, Format>(group, activations, Format::template scales<Isa>(group), acc[r]);
     }
@@ -151,6 +152,7 @@ void matmul_tile(const WeightRows& weights, std::size_t row, const Q8Batch& x, s
   const std::size_t blocks = weights.columns / 32;
   const std::size_t full_groups = blocks / group_blocks;
   const std::size_t rest = blocks % group_blocks;
+  const std::byte* ahead = weights.data + (row + row_count) * weights.row_bytes + prefetch_distance;
   typename Isa::F32x16 acc[row_count][token_count];
   for (auto& row_acc : acc)
     for (auto& one : row_acc) one = Isa::zero();
@@ -159,6 +161,7 @@ void matmul_tile(const WeightRows& weights, std::size_t row, const Q8Batch& x, s
     for (std::size_t t = 0; t < token_count; ++t)
       activations[t] = load_activations<Isa, Format>(x, token + t, g);
     for (std::size_t r = 0; r < row_count; ++r) {
+      if (token == 0) ahead = prefetch_lines<Isa, group_bytes>(ahead);
       GroupWeights<Isa> w;
       if (g < full_groups) {
         unpack_group<Isa, Format>(weights.data + (row + r) * weights.row_bytes + g * group_bytes,

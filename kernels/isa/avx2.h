@@ -16,7 +16,6 @@ struct Avx2 {
   static constexpr std::size_t matvec_rows = 4;
   static constexpr std::size_t tile_rows = 2;
   static constexpr std::size_t tile_tokens = 4;
-  static constexpr std::size_t prefetch_rows = 4;
 
   struct F32x16 {
     __m256 lo, hi;
@@ -392,8 +391,9 @@ struct Avx2 {
   }
 
   // --- memory ---
-  static void prefetch(const std::byte* p) {
-    _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
+  // Always inline: a function that only prefetches looks pure, and GCC drops calls to it.
+  [[gnu::always_inline]] static void prefetch(const std::byte* p) {
+    _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1);
   }
   static std::uint64_t read_all(const std::byte* data, std::size_t bytes) {
     __m256i sum[4] = {};

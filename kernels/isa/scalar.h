@@ -15,7 +15,6 @@ struct Scalar {
   static constexpr std::size_t tile_rows = 2;    // register tile for several tokens
 
   static constexpr std::size_t tile_tokens = 2;
-  static constexpr std::size_t prefetch_rows = 2;  // how far ahead of the row in work
 
   struct F32x16 {
     float v[16];
@@ -415,7 +414,8 @@ struct Scalar {
   }
 
   // --- memory ---
-  static void prefetch(const std::byte* p) { __builtin_prefetch(p); }
+  // Always inline: a function that only prefetches looks pure, and GCC drops calls to it.
+  [[gnu::always_inline]] static void prefetch(const std::byte* p) { __builtin_prefetch(p, 0, 2); }
   static std::uint64_t read_all(const std::byte* data, std::size_t bytes) {
     std::uint64_t sum[4] = {};
     std::size_t at = 0;

@@ -103,12 +103,12 @@ class SpecialReader {
   // "Add" flags hold only with a token to add.
   Status flag(const char* key, bool fallback, const std::optional<TokenId>& token, bool& out) {
     const std::string full = std::string("tokenizer.ggml.") + key;
-    out = fallback;
-    MILLRACE_TRY(checkpoint_.has_bool(full, out));
-    if (!out || token.has_value()) return {};
-    log_warning(fmt::format("{}: {} is set, but the file names no such token: ignored",
-                            checkpoint_.display_path(), full));
-    out = false;
+    MILLRACE_ASSIGN(const bool present, checkpoint_.has_bool(full, out));
+    if (!present) out = fallback;
+    if (present && out && !token.has_value())
+      log_warning(fmt::format("{}: {} is set, but the file names no such token: ignored",
+                              checkpoint_.display_path(), full));
+    out = out && token.has_value();
     return {};
   }
 

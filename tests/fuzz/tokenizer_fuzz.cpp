@@ -1,5 +1,5 @@
 // Tokenizers on any bytes: both kinds give the text back, whole and as a stream, with and without
-// special tokens, and raw text never gives a control token.
+// special tokens, and raw text never gives a token that writes nothing.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -29,6 +29,7 @@ void add_specials(std::vector<std::string>& tokens, std::vector<std::int64_t>& k
 }
 
 Tokenizer load(Checkpoint::Parts parts) {
+  parts.files = {"made-for-fuzzing.gguf"};
   Result<Tokenizer> made = Tokenizer::from_checkpoint(Checkpoint(std::move(parts)));
   MILLRACE_CHECK(made.has_value());
   return std::move(made).value();
@@ -93,7 +94,7 @@ void check(const Tokenizer& tokenizer, std::string_view text) {
         tokenizer.encode(text, {.parse_special = special, .add_bos_eos = false});
     MILLRACE_CHECK(ids.has_value());
     bool any_special = false;
-    for (const TokenId id : *ids) any_special |= tokenizer.is_control(id);
+    for (const TokenId id : *ids) any_special |= tokenizer.token_bytes(id, false).empty();
     MILLRACE_CHECK(special || !any_special);
 
     const std::string decoded = tokenizer.decode(*ids, true);

@@ -84,6 +84,13 @@ std::string read_through(Reader& reader, const ReadingWorld& world, std::byte* t
   return world.holds(target, 0, world.contents.size()) ? "right" : "wrong";
 }
 
+// Sanitizers answer mlock themselves, always with success: then limits cannot be shown.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr bool mlock_is_real = false;
+#else
+constexpr bool mlock_is_real = true;
+#endif
+
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
@@ -154,6 +161,7 @@ TEST_CASE("Where only registering is refused, the ring reads plainly and says wh
 
 TEST_CASE(
     "With a short RLIMIT_MEMLOCK memory stays unlocked and unregistered, works, and says so") {
+  if (!mlock_is_real) return;
   ReadingWorld world(100'000, DirectMode::automatic);
   const bool uring = world.make(Kind::uring, 1) != nullptr;
   const std::string told = in_child([&]() -> std::string {
@@ -186,6 +194,7 @@ TEST_CASE(
 }
 
 TEST_CASE("What fits RLIMIT_MEMLOCK is locked and registered, the rest is read plainly") {
+  if (!mlock_is_real) return;
   ReadingWorld world(100'000, DirectMode::automatic);
   if (world.make(Kind::uring, 1) == nullptr) return;
   const std::string told = in_child([&]() -> std::string {

@@ -135,8 +135,8 @@ Status read_rope_scaling(const KeyReader& keys, Hparams& h) {
                   keys.real("rope.scaling.yarn_attn_factor", attention, false));
   MILLRACE_ASSIGN(h.rope.beta_fast, keys.real("rope.scaling.yarn_beta_fast", 32, false));
   MILLRACE_ASSIGN(h.rope.beta_slow, keys.real("rope.scaling.yarn_beta_slow", 1, false));
-  if (!(h.rope.beta_fast > 0) || !(h.rope.beta_slow > 0))
-    return keys.bad("rope.scaling.yarn_beta_fast", "the betas must be positive");
+  if (!(h.rope.beta_fast > 0)) return keys.bad("rope.scaling.yarn_beta_fast", "not positive");
+  if (!(h.rope.beta_slow > 0)) return keys.bad("rope.scaling.yarn_beta_slow", "not positive");
   return {};
 }
 

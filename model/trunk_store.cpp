@@ -84,6 +84,8 @@ Result<TrunkPlan> plan_trunk(const ModelSpec& spec, std::span<const std::uint32_
     layer_bytes.push_back(PinnedMemory::mapped_bytes(
         1, TrunkStore::windows_bytes(TrunkStore::layer_windows(layer, block_bytes))));
   const auto layers = static_cast<std::uint32_t>(layer_bytes.size());
+  plan.vector_bytes += spec.output_norm.columns * sizeof(float);
+  plan.vector_bytes += spec.rope_factors ? spec.rope_factors->columns * sizeof(float) : 0;
   const std::uint64_t largest = *std::max_element(layer_bytes.begin(), layer_bytes.end());
   std::uint64_t all = 0;
   for (const std::uint64_t bytes : layer_bytes) all += bytes;
@@ -303,14 +305,17 @@ TrunkStore::Unit* TrunkStore::free_unit() noexcept {
 // Starts reading the streamed layers that follow `after` (cyclic) into free places.
 void TrunkStore::read_ahead_locked(LayerIndex after) {
   const auto layers = static_cast<LayerIndex>(spec_->layers.size());
-  LayerIndex next = after;
-  for (std::uint32_t i = 0; i < trunk_ring_units; ++i) {
-    next = next + 1 >= layers ? plan_.pinned_layers : std::max(next + 1, plan_.pinned_layers);
+  const auto following = [&](LayerIndex layer) {
+    return layer + 1 >= layers ? plan_.pinned_layers : std::max(layer + 1, plan_.pinned_layers);
+  };
+  const LayerIndex first = following(after);
+  LayerIndex next = first;
+  for (std::uint32_t i = 0; i < trunk_ring_units; ++i, next = following(next)) {
     if (find_unit(next) != nullptr) continue;
     Unit* unit = nullptr;
     for (const auto& candidate : ring_) {
       // A place that holds the layer due first is kept.
-      const bool due = i > 0 && candidate->layer == static_cast<std::int64_t>(after + 1);
+      const bool due = candidate->layer == static_cast<std::int64_t>(first);
       if (!candidate->in_use && candidate->pending == 0 && !due) unit = candidate.get();
     }
     if (unit == nullptr) return;
@@ -322,11 +327,15 @@ Result<const LayerWeights*> TrunkStore::acquire(LayerIndex layer) {
   if (layer < plan_.pinned_layers) return &weights_[layer];
   std::unique_lock lock(mutex_);
   Unit* unit = find_unit(layer);
-  if (unit == nullptr || unit->pending > 0) {
+  // A read ahead that failed is tried again now that the layer is needed.
+  const bool retry = unit != nullptr && unit->pending == 0 && unit->status != 0;
+  if (unit == nullptr || unit->pending > 0 || retry) {
     activity_->demand_begin();
     if (unit == nullptr) {
       landed_.wait(lock, [&] { return free_unit() != nullptr; });
       unit = free_unit();
+      start_unit(*unit, layer);
+    } else if (retry) {
       start_unit(*unit, layer);
     }
     landed_.wait(lock, [&] { return unit->pending == 0; });

@@ -70,10 +70,6 @@ Status Engine::start_reading() {
   options.reader.files = file_list_;
   options.reader.buffers = memory_.segments();
   MILLRACE_ASSIGN(scheduler_, ReadScheduler::start(options));
-  if (!scheduler_->fallback_reason().empty())
-    log_warning("reading with threads instead of io_uring: " + scheduler_->fallback_reason());
-  if (!scheduler_->buffers_reason().empty())
-    log_info("buffers are not registered: " + scheduler_->buffers_reason());
   return {};
 }
 

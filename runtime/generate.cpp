@@ -12,7 +12,6 @@
 #include "model/sampling/stop_strings.h"
 #include "model/tokenizer/text_stream.h"
 #include "prefetch/routing_trace.h"
-#include "runtime/base/clock.h"
 #include "runtime/base/hash.h"
 #include "runtime/counters.h"
 
@@ -98,7 +97,9 @@ class Generation {
                               .experts = spec.hparams.experts,
                               .experts_used = spec.hparams.experts_used,
                               .expert_bytes = {spec.expert_bytes()}};
-    MILLRACE_ASSIGN(trace_, RoutingTrace::create(options_.trace_path, header));
+    auto trace = RoutingTrace::create(options_.trace_path, header);
+    if (!trace) return Error{trace.error().code, "--trace " + trace.error().what};
+    trace_ = *std::move(trace);
     return {};
   }
 
@@ -128,14 +129,16 @@ class Generation {
   }
 
  private:
-  // Measures one phase around `work`.
+  // Measures one phase around `work`. Its seconds are the sum of what the activity clock tells, so
+  // that compute, stalled and other add up to them.
   template <class Work>
   Status timed(PhaseReport& phase, Work work) {
     const EngineCounters before = engine_.counters();
-    const std::uint64_t start_ns = system_clock().now_ns();
     Status status = work();
-    phase.seconds = static_cast<double>(system_clock().now_ns() - start_ns) * 1e-9;
     phase.counters = engine_.counters() - before;
+    const ActivityTimes& times = phase.counters.times;
+    phase.seconds =
+        static_cast<double>(times.compute_ns + times.stalled_ns + times.other_ns) * 1e-9;
     return status;
   }
 
@@ -222,14 +225,16 @@ Result<GenerateResult> generate(Engine& engine, const GenerateOptions& options, 
   if (options.ignore_eos)
     for (const TokenId id : engine.tokenizer().end_of_generation())
       sampling.biases.push_back({id, -std::numeric_limits<float>::infinity()});
-  MILLRACE_ASSIGN(Sampler sampler,
-                  Sampler::create(std::move(sampling), engine.spec().hparams.vocabulary));
+  MILLRACE_ASSIGN(
+      Sampler sampler,
+      Sampler::create(std::move(sampling), engine.spec().hparams.vocabulary, engine.kernels().exp));
   MILLRACE_ASSIGN(StopStrings stop, StopStrings::create(options.stop));
   MILLRACE_ASSIGN(StateRecorder state, StateRecorder::create(options.state_path));
   MILLRACE_ASSIGN(Session session, engine.new_session());
   Generation generation(engine, options, text, std::move(session), std::move(sampler),
                         std::move(stop), std::move(state));
   MILLRACE_TRY(generation.open_trace());
+  if (!options.echo.empty()) text(options.echo);
   return generation.run();
 }
 

@@ -21,6 +21,7 @@ struct GenerateOptions {
   SamplingOptions sampling;
   std::vector<std::string> stop;
   bool ignore_eos = false;
+  std::string echo;        // handed to the text sink first, once nothing can be refused any more
   std::string trace_path;  // routing, CSV; empty: none
   std::string state_path;  // logits of every sampled step, raw float32; empty: none
 };

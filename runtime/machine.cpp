@@ -76,16 +76,13 @@ void consider_folder(const std::string& folder, const CgroupFiles& files, Cgroup
   tightest.source = fmt::format("cgroup limit of {}", format_bytes(*limit));
 }
 
-// The folder of the process and all its parents up to the mount point.
+// The folder of the process and all its parents up to the mount point, which inside a container is
+// the process's own group.
 void consider_tree(const std::string& mount, std::string path, const CgroupFiles& files,
                    CgroupLimit& tightest) {
-  while (true) {
+  for (; path.size() > 1 && path.front() == '/'; path.resize(path.rfind('/')))
     consider_folder(mount + path, files, tightest);
-    if (path.empty() || path == "/") break;
-    path.resize(path.rfind('/'));
-  }
-  consider_folder(mount, files,
-                  tightest);  // inside a container the mount is the process's own group
+  consider_folder(mount, files, tightest);
 }
 
 CgroupLimit read_cgroups(const std::string& root) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "runtime/base/log.h"
 #include "runtime/pipeline/batch_walk.h"
@@ -83,25 +84,65 @@ Status plan_cache_part(const PlanInput& input, const Preset& preset, Plan& plan)
   return {};
 }
 
+// The largest --cache with which the plan fits, if there is one below today's: slots are mapped in
+// rounded segments, so the sum is tried out.
+std::optional<std::uint64_t> fitting_cache(const PlanInput& input, const Plan& plan,
+                                           std::uint64_t allowed) {
+  const std::uint64_t others = plan.total_bytes() - plan.slots.mapped_bytes;
+  std::uint64_t cache = plan.slots.bytes;
+  while (plan.slots.slots > 0 && cache > plan.slots.smallest_bytes && others < allowed) {
+    const auto slots = plan_slots(input.layout, cache, input.spec.hparams.experts_used);
+    if (!slots) break;
+    if (others + slots->mapped_bytes <= allowed) return slots->bytes;
+    const std::uint64_t over = others + slots->mapped_bytes - allowed;
+    cache = std::max(plan.slots.smallest_bytes, slots->bytes - std::min(slots->bytes, over));
+  }
+  const auto least = plan_slots(input.layout, cache, input.spec.hparams.experts_used);
+  if (plan.slots.slots > 0 && least && others + least->mapped_bytes <= allowed) return cache;
+  return std::nullopt;
+}
+
+// What to change so that the plan fits; each number works as it stands.
+std::string advice(const PlanInput& input, const Plan& plan, std::uint64_t allowed) {
+  if (const auto cache = fitting_cache(input, plan, allowed))
+    return fmt::format("use --cache {} or less", *cache);
+  std::string smallest_flags;
+  std::uint64_t others = plan.total_bytes() - plan.trunk.total_bytes();
+  if (plan.slots.slots > 0) {
+    const auto slots =
+        plan_slots(input.layout, plan.slots.smallest_bytes, input.spec.hparams.experts_used);
+    if (slots) others = others - plan.slots.mapped_bytes + slots->mapped_bytes;
+    smallest_flags = fmt::format("--cache {} and ", plan.slots.smallest_bytes);
+  }
+  const std::uint64_t room = allowed - std::min(allowed, others);
+  if (room >= plan.trunk.smallest_bytes)
+    return fmt::format("use {}--trunk {} or less", smallest_flags, room);
+  return fmt::format(
+      "even {}--trunk {}, the smallest that work, are too much: lower -c or -ub, or "
+      "free memory",
+      smallest_flags, plan.trunk.smallest_bytes);
+}
+
 Status check_total(const PlanInput& input, const Plan& plan) {
   const std::uint64_t allowed = plan.available_bytes / 100 * 95;
   if (plan.total_bytes() <= allowed) return {};
-  const std::uint64_t over = plan.total_bytes() - allowed;
-  std::string advice;
-  const std::uint64_t cache = plan.slots.bytes;
-  const std::uint64_t least = plan.slots.smallest_bytes;
-  if (cache > least && cache - least >= over)
-    advice = fmt::format("use --cache {} or less", cache - over);
-  else if (cache > least)
-    advice =
-        fmt::format("use --cache {} (the smallest that works) and lower --trunk, -c or -ub", least);
-  else advice = "lower --trunk, -c or -ub, or free memory";
   return Error{
       ErrorCode::memory,
       fmt::format("{}: the plan needs {} ({}), but 95 % of the {} that {} leaves are {}: {}",
                   input.spec.files.front(), format_bytes(plan.total_bytes()), plan.describe(),
                   format_bytes(plan.available_bytes), input.machine.memory_source,
-                  format_bytes(allowed), advice)};
+                  format_bytes(allowed), advice(input, plan, allowed))};
+}
+
+// The flags are checked where they are read; other callers get the same answer.
+Status check_config(const EngineConfig& config) {
+  if (config.threads > limits::threads_max)
+    return Error{ErrorCode::usage,
+                 fmt::format("-t {}: at most {}", config.threads, limits::threads_max)};
+  if (config.batch_tokens < 1 || config.batch_tokens > limits::batch_tokens_max)
+    return Error{ErrorCode::usage, fmt::format("-ub {}: must be 1 to {}", config.batch_tokens,
+                                               limits::batch_tokens_max)};
+  return {};
 }
 
 }  // namespace
@@ -123,8 +164,10 @@ std::string Plan::describe() const {
 Result<Plan> make_plan(const PlanInput& input) {
   Plan plan;
   MILLRACE_ASSIGN(const Preset preset, find_preset(input.config.preset));
+  MILLRACE_TRY(check_config(input.config));
   MILLRACE_ASSIGN(plan.context, choose_context(input));
-  plan.threads = input.config.threads != 0 ? input.config.threads : input.machine.cores;
+  plan.threads = input.config.threads != 0 ? input.config.threads
+                                           : std::min(input.machine.cores, limits::threads_max);
   plan.batch_tokens = std::min(input.config.batch_tokens, plan.context);
   plan.available_bytes = input.machine.memory_available;
   plan.kv_bytes = KvCache::bytes(input.spec.hparams, plan.context, input.config.kv);

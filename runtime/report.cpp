@@ -19,6 +19,8 @@ double share(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
+Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
 // Figures that both forms of the report show.
 struct Figures {
   EngineCounters all;  // of the process so far, load included
@@ -67,12 +69,11 @@ Json model_json(const ModelSpec& spec) {
 Json io_json(const Engine& engine, const Figures& figures) {
   Json json = Json::object();
   json.set("reader", engine.reader().reader_name());
-  json.set("fallback_reason", engine.reader().fallback_reason().empty()
-                                  ? Json()
-                                  : Json(engine.reader().fallback_reason()));
+  json.set("fallback_reason", text_or_null(engine.reader().fallback_reason()));
   json.set("direct", engine.direct());
   json.set("depth", engine.reader().depth());
   json.set("registered_buffers", engine.reader().registered_buffers());
+  json.set("buffers_reason", text_or_null(engine.reader().buffers_reason()));
   json.set("bytes_read", figures.bytes_read);
   json.set("kernel_read_bytes", kernel_read_bytes());
   json.set("bytes_per_token", figures.bytes_per_token);
@@ -133,6 +134,7 @@ Json report_json(const Engine& engine, const GenerateResult& result) {
   const PinnedMemoryStats pinned = engine.memory();
   memory.set("huge_bytes", pinned.huge_bytes);
   memory.set("locked_bytes", pinned.locked_bytes);
+  memory.set("unlocked_reason", text_or_null(pinned.unlocked_reason));
   json.set("memory", std::move(memory));
   json.set("model", model_json(engine.spec()));
   Json predicted = Json::object();
@@ -178,6 +180,18 @@ std::string memory_row(const Engine& engine) {
                      format_bytes(pinned.locked_bytes));
 }
 
+// What the system refused, and what was done instead.
+std::string note_rows(const Engine& engine) {
+  std::string text;
+  if (!engine.reader().fallback_reason().empty())
+    text += row("note", "read with threads: " + engine.reader().fallback_reason());
+  if (!engine.reader().buffers_reason().empty())
+    text += row("note", "buffers are not registered: " + engine.reader().buffers_reason());
+  if (!engine.memory().unlocked_reason.empty())
+    text += row("note", "memory is not locked: " + engine.memory().unlocked_reason);
+  return text;
+}
+
 }  // namespace
 
 std::string report_table(const Engine& engine, const GenerateResult& result) {
@@ -208,6 +222,7 @@ std::string report_table(const Engine& engine, const GenerateResult& result) {
   if (spec.hparams.experts > 0) text += row("cache", cache_row(engine, figures));
   text += row("reading", reading_row(engine, figures));
   text += row("memory", memory_row(engine));
+  text += note_rows(engine);
   text += row("finish", fmt::format("{}, seed {}, state {}", finish_reason_name(result.finish),
                                     result.seed, hash_hex(result.state_hash)));
   return text;

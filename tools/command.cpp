@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "prefetch/eviction_policy.h"
@@ -44,13 +46,27 @@ Result<SizeSpec> size_flag(const char* flag, const std::string& text) {
   return size;
 }
 
-}  // namespace
-
 void install_interrupt_handler() noexcept {
   cancel_flag();  // constructed before a signal can come
-  std::signal(SIGINT, on_interrupt);
-  std::signal(SIGTERM, on_interrupt);
-  std::signal(SIGPIPE, SIG_IGN);
+  for (const int signal : {SIGINT, SIGTERM})
+    if (std::signal(signal, SIG_IGN) != SIG_IGN)  // ignored by who started us: it stays so
+      std::signal(signal, on_interrupt);
+}
+
+}  // namespace
+
+bool ResultOutput::write(std::string_view text) noexcept {
+  if (errno_ != 0) return false;
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
+    return true;
+  errno_ = errno != 0 ? errno : EIO;
+  return false;
+}
+
+Status ResultOutput::status() const {
+  if (errno_ == 0 || errno_ == EPIPE) return {};
+  return Error{ErrorCode::io, fmt::format("stdout: {}", std::strerror(errno_))};
 }
 
 void EngineFlags::add_to(CLI::App& app, bool with_model) {
@@ -61,7 +77,7 @@ void EngineFlags::add_to(CLI::App& app, bool with_model) {
   app.add_option("-t,--threads", threads,
                  "compute threads [all physical cores of the fastest kind]");
   app.add_option("-u,--ub,--ubatch-size", batch_tokens,
-                 "prompt tokens that go through the layers together")
+                 "prompt tokens that go through the layers together (also -ub)")
       ->capture_default_str();
   app.add_option("--preset", preset,
                  "sizes of cache and trunk: tiny, laptop, server, or auto (from this machine)")
@@ -131,6 +147,7 @@ Result<EngineConfig> EngineFlags::config() const {
 
 Result<std::unique_ptr<RunningEngine>> start_engine(const EngineFlags& flags) {
   flags.set_log_level();
+  install_interrupt_handler();
   MILLRACE_ASSIGN(const EngineConfig config, flags.config());
   auto running = std::make_unique<RunningEngine>(!flags.quiet && stderr_is_terminal());
   MILLRACE_ASSIGN(running->engine, Engine::create(config, running->progress, cancel_flag()));

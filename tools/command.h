@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "runtime/base/result.h"
 #include "runtime/config.h"
@@ -13,9 +14,23 @@
 
 namespace millrace::tools {
 
-// Set by Ctrl-C; the engine looks at it between layers.
+// Set by Ctrl-C from start_engine() on (before, it ends the program as usual); the engine looks at
+// it between layers.
 std::atomic<bool>& cancel_flag() noexcept;
-void install_interrupt_handler() noexcept;
+
+// Results on stdout, each piece flushed. A reader that has gone (`| head`) is no error: nothing
+// more is written, and the command ends quietly.
+class ResultOutput {
+ public:
+  // False if the text could not be written, now or before.
+  bool write(std::string_view text) noexcept;
+  bool failed() const noexcept { return errno_ != 0; }
+  // `io` if a write failed for another reason than a reader that has gone.
+  Status status() const;
+
+ private:
+  int errno_ = 0;
+};
 
 // The engine's flags as typed, before they are checked.
 struct EngineFlags {
@@ -31,7 +46,7 @@ struct EngineFlags {
   void set_log_level() const;
 };
 
-// Makes the engine, with progress on stderr.
+// Makes the engine, with progress on stderr; from here on Ctrl-C sets the cancel flag.
 struct RunningEngine {
   explicit RunningEngine(bool show_progress) : progress(show_progress) {}
   ProgressLine progress;

@@ -1,5 +1,8 @@
 // millrace: the one program. Each command is a thin file in commands/ over the library.
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
+
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -22,8 +25,16 @@ std::vector<std::string> normalise(int argc, char** argv) {
 int run_program(int argc, char** argv) {
   CLI::App app{
       "millrace: runs Mixture-of-Experts models that are larger than memory, streaming their "
-      "experts from the drive."};
-  app.set_version_flag("--version", std::string("millrace ") + millrace::tools::version);
+      "experts from the drive.",
+      "millrace"};
+  // The last of several wins, so that scripts can take further flags behind their own.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return fmt::format("millrace: error: {}\nRun with --help for more information.\n",
+                       error.what());
+  });
+  const std::string version = std::string("millrace ") + millrace::tools::version;
+  app.set_version_flag("--version", version, "print the version and exit");
   app.require_subcommand(1);
   app.footer(
       "Sizes: bytes, 6G, 512MiB (1024-based), 25% (of the pool or trunk), all.\n"
@@ -35,6 +46,8 @@ int run_program(int argc, char** argv) {
   millrace::tools::add_logits(app, code);
   millrace::tools::add_tokenize(app, code);
   millrace::tools::add_perplexity(app, code);
+  for (CLI::App* command : app.get_subcommands({}))
+    command->set_version_flag("--version", version, "print the version and exit");
   try {
     app.parse(normalise(argc, argv));
   } catch (const CLI::ParseError& error) {
@@ -46,7 +59,7 @@ int run_program(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  millrace::tools::install_interrupt_handler();
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is seen by the write
   try {
     return run_program(argc, argv);
   } catch (const std::bad_alloc&) {

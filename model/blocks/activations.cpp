@@ -8,7 +8,6 @@ namespace millrace {
 
 ActivationRows::ActivationRows(std::size_t rows, std::size_t columns)
     : rows_(rows), columns_(columns), values_(rows * columns) {
-  if (columns % 32 != 0) return;
   q_stride_ = q8_stride(columns);
   block_stride_ = q_stride_ / 32;
   q_.resize(rows * q_stride_);
@@ -17,17 +16,17 @@ ActivationRows::ActivationRows(std::size_t rows, std::size_t columns)
 }
 
 std::size_t ActivationRows::bytes(std::size_t rows, std::size_t columns) noexcept {
-  const std::size_t stride = columns % 32 == 0 ? q8_stride(columns) : 0;
+  const std::size_t stride = q8_stride(columns);
   return rows *
          (columns * sizeof(float) + stride + stride / 32 * (sizeof(float) + sizeof(std::int32_t)));
 }
 
-bool ActivationRows::quantize_rows(const KernelTable& kernels, std::size_t first,
-                                   std::size_t count) noexcept {
-  MILLRACE_CHECK(q_stride_ > 0 && first + count <= rows_);
+bool ActivationRows::quantize_rows(const KernelTable& kernels, std::size_t first, std::size_t count,
+                                   std::size_t columns) noexcept {
+  MILLRACE_CHECK(columns % 32 == 0 && columns <= columns_ && first + count <= rows_);
   bool finite = true;
   for (std::size_t index = first; index < first + count; ++index)
-    finite &= kernels.quantize_q8(row(index), columns_, q_.data() + index * q_stride_,
+    finite &= kernels.quantize_q8(row(index), columns, q_.data() + index * q_stride_,
                                   scale_.data() + index * block_stride_,
                                   sum_.data() + index * block_stride_);
   return finite;

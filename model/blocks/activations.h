@@ -14,8 +14,7 @@ namespace millrace {
 class ActivationRows {
  public:
   ActivationRows() = default;
-  // Zero-filled; without the quantized twin if `columns` is no multiple of 32 (then no quantized
-  // type can use them).
+  // Zero-filled. `columns` is the widest that is needed: layers may use fewer.
   ActivationRows(std::size_t rows, std::size_t columns);
   // Bytes that such an object allocates (for the plan).
   static std::size_t bytes(std::size_t rows, std::size_t columns) noexcept;
@@ -25,8 +24,10 @@ class ActivationRows {
   float* row(std::size_t index) noexcept { return values_.data() + index * columns_; }
   const float* row(std::size_t index) const noexcept { return values_.data() + index * columns_; }
 
-  // Fills the quantized twin of rows [first, first + count). False if a value is NaN or infinite.
-  bool quantize_rows(const KernelTable& kernels, std::size_t first, std::size_t count) noexcept;
+  // Fills the quantized twin of the first `columns` values (a multiple of 32) of rows [first, first
+  // + count). False if a value is NaN or infinite.
+  bool quantize_rows(const KernelTable& kernels, std::size_t first, std::size_t count,
+                     std::size_t columns) noexcept;
   // Copies one row of `from` (same columns) into row `to`: floats if `floats`, else the quantized
   // twin.
   void copy_row(std::size_t to, const ActivationRows& from, std::size_t from_row,

@@ -115,7 +115,8 @@ bool attention_gqa(const BlockContext& context, const AttentionShape& shape,
   if (context.uses_q8(output.type))
     context.parallel.for_ranges(
         count, token_grain, [&](std::size_t begin, std::size_t end, unsigned) {
-          if (!scratch.out.quantize_rows(context.kernels, begin, end - begin)) finite = false;
+          if (!scratch.out.quantize_rows(context.kernels, begin, end - begin, output.columns))
+            finite = false;
         });
   linear(context, output, scratch.out, 0, count, projected, output.rows);
   add_bias(context, weights.vector(VectorRole::attn_output_bias), output.rows, count, projected,

@@ -9,17 +9,20 @@ bool ffn_gate_up(const BlockContext& context, const GatedFfn& ffn, DType down_ty
                  ActivationRows& hidden, std::size_t hidden_first, float* up_buffer) {
   const std::size_t inner = ffn.gate.rows;
   float* const gate = hidden.row(hidden_first);
-  linear(context, ffn.gate, x, x_first, tokens, gate, inner);
+  // A layer may be narrower than the rows, which are as wide as the widest.
+  const std::size_t stride = hidden.columns();
+  linear(context, ffn.gate, x, x_first, tokens, gate, stride);
   linear(context, ffn.up, x, x_first, tokens, up_buffer, inner);
-  add_bias(context, ffn.gate_bias, inner, tokens, gate, inner);
+  add_bias(context, ffn.gate_bias, inner, tokens, gate, stride);
   add_bias(context, ffn.up_bias, inner, tokens, up_buffer, inner);
   const bool quantize = context.uses_q8(down_type);
   std::atomic<bool> finite = true;
   constexpr std::size_t grain = 4;
   context.parallel.for_ranges(tokens, grain, [&](std::size_t begin, std::size_t end, unsigned) {
-    context.kernels.swiglu(gate + begin * inner, up_buffer + begin * inner, (end - begin) * inner,
-                           gate + begin * inner);
-    if (quantize && !hidden.quantize_rows(context.kernels, hidden_first + begin, end - begin))
+    for (std::size_t t = begin; t < end; ++t)
+      context.kernels.swiglu(gate + t * stride, up_buffer + t * inner, inner, gate + t * stride);
+    if (quantize &&
+        !hidden.quantize_rows(context.kernels, hidden_first + begin, end - begin, inner))
       finite = false;
   });
   return finite;

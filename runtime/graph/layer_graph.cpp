@@ -3,6 +3,7 @@
 #include <tbb/flow_graph.h>
 
 #include <atomic>
+#include <cstdint>
 #include <tuple>
 #include <vector>
 
@@ -14,10 +15,11 @@ namespace millrace {
 
 namespace {
 
-// News about a job, from the expert source.
-struct SliceEvent {
+// What is to be done for a job next.
+enum class Stage : std::uint8_t { first, second, drop };
+struct JobStep {
   unsigned job;
-  unsigned bits;  // 0: failed
+  Stage stage;
 };
 
 constexpr unsigned first_stage_bits = slice_gate | slice_up;
@@ -25,12 +27,16 @@ constexpr unsigned first_stage_bits = slice_gate | slice_up;
 constexpr unsigned hidden_done = 1u << 8;
 constexpr unsigned job_failed = 1u << 9;
 
+bool first_stage_ready(unsigned state) noexcept {
+  return (state & first_stage_bits) == first_stage_bits;
+}
+
 }  // namespace
 
 struct LayerGraph::Impl {
   using TrunkNode = tbb::flow::multifunction_node<LayerIndex, std::tuple<LayerIndex, LayerIndex>>;
-  using Gateway = tbb::flow::async_node<LayerIndex, SliceEvent>;
-  using ExpertNode = tbb::flow::multifunction_node<SliceEvent, std::tuple<LayerIndex>>;
+  using Gateway = tbb::flow::async_node<LayerIndex, JobStep>;
+  using ExpertNode = tbb::flow::multifunction_node<JobStep, std::tuple<LayerIndex>>;
   using CombineNode = tbb::flow::multifunction_node<LayerIndex, std::tuple<LayerIndex>>;
 
   ComputeArena& arena;
@@ -54,9 +60,7 @@ struct LayerGraph::Impl {
         gateway(graph, tbb::flow::serial,
                 [this](LayerIndex index, Gateway::gateway_type&) { work->request_experts(index); }),
         expert(graph, tbb::flow::unlimited,
-               [this](SliceEvent event, ExpertNode::output_ports_type& out) {
-                 run_expert(event, out);
-               }),
+               [this](JobStep step, ExpertNode::output_ports_type& out) { run_expert(step, out); }),
         combine(graph, tbb::flow::serial,
                 [this](LayerIndex index, CombineNode::output_ports_type& out) {
                   if (work->end_layer(index)) std::get<0>(out).try_put(index + 1);
@@ -83,35 +87,38 @@ struct LayerGraph::Impl {
     std::get<0>(out).try_put(index);
   }
 
-  // Runs the stages that this event completes. Whoever brings the last missing piece runs the
-  // second stage, or drops a failed job: the state's one atomic decides.
-  void run_expert(SliceEvent event, ExpertNode::output_ports_type& out) {
-    std::atomic<unsigned>& state = job_state[event.job];
-    const unsigned before = state.fetch_or(event.bits == 0 ? job_failed : event.bits);
-    const unsigned now = before | event.bits;
-    const bool had_first = (before & first_stage_bits) == first_stage_bits;
-    if (event.bits == 0) {
-      const bool first_stage_running = had_first && (before & hidden_done) == 0;
-      if (!first_stage_running) drop_job(event.job, out);
-      return;
+  // Notes what arrived and sends on the step that it makes possible. The state is changed here, in
+  // the order of the news, and not in the graph, where messages may overtake each other: a job that
+  // was dropped must have no message under way. Of all that may happen at once to a job (slices,
+  // failure, the end of its first stage) the state's one atomic decides who was last and acts.
+  void deliver(unsigned job, unsigned bits) noexcept {
+    const unsigned news = bits == 0 ? job_failed : bits;
+    const unsigned before = job_state[job].fetch_or(news);
+    const unsigned now = before | news;
+    const bool hidden = (before & hidden_done) != 0;
+    if (bits == 0) {
+      // A first stage that is under way drops the job at its end.
+      if (!first_stage_ready(before) || hidden) send({job, Stage::drop});
+    } else if (first_stage_ready(now) && !first_stage_ready(before)) {
+      send({job, Stage::first});
+    } else if ((bits & slice_down) != 0 && hidden) {
+      send({job, Stage::second});
     }
-    bool run_second = (event.bits & slice_down) != 0 && (now & hidden_done) != 0;
-    if (!had_first && (now & first_stage_bits) == first_stage_bits) {
-      work->gate_up(event.job, arena.worker());
-      const unsigned at_end = state.fetch_or(hidden_done);
-      if ((at_end & job_failed) != 0) {
-        drop_job(event.job, out);
-        return;
-      }
-      run_second = (at_end & slice_down) != 0;
-    }
-    if (!run_second) return;
-    work->down(event.job, arena.worker());
-    finish_job(out);
   }
 
-  void drop_job(unsigned job, ExpertNode::output_ports_type& out) {
-    work->drop(job);
+  void send(JobStep step) noexcept { gateway.gateway().try_put(step); }
+
+  void run_expert(JobStep step, ExpertNode::output_ports_type& out) {
+    Stage stage = step.stage;
+    if (stage == Stage::first) {
+      work->gate_up(step.job, arena.worker());
+      const unsigned at_end = job_state[step.job].fetch_or(hidden_done);
+      if ((at_end & job_failed) != 0) stage = Stage::drop;
+      else if ((at_end & slice_down) != 0) stage = Stage::second;
+      else return;
+    }
+    if (stage == Stage::drop) work->drop(step.job);
+    else work->down(step.job, arena.worker());
     finish_job(out);
   }
 
@@ -137,8 +144,6 @@ void LayerGraph::run(LayerWork& work) {
   impl_->work = nullptr;
 }
 
-void LayerGraph::deliver(unsigned job, unsigned bits) noexcept {
-  impl_->gateway.gateway().try_put(SliceEvent{job, bits});
-}
+void LayerGraph::deliver(unsigned job, unsigned bits) noexcept { impl_->deliver(job, bits); }
 
 }  // namespace millrace

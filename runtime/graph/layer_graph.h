@@ -50,8 +50,9 @@ class LayerGraph {
   // Walks from layer 0 until end_layer says false. One walk at a time.
   void run(LayerWork& work);
 
-  // Slices of a job's expert are ready (Slice bits); 0: the request failed, the job is dropped. Any
-  // thread.
+  // Slices of a job's expert are ready (Slice bits, each once); 0: the request failed, the job is
+  // dropped, and no more news of it may come. Any thread; a failure is told after the news before
+  // it.
   void deliver(unsigned job, unsigned bits) noexcept;
 
  private:

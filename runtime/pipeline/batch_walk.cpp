@@ -106,7 +106,8 @@ void BatchWalk::norm_rows(const float* weight, bool quantize, LayerIndex layer) 
       tokens_.size(), token_grain, [&](std::size_t begin, std::size_t end, unsigned) {
         for (std::size_t t = begin; t < end; ++t)
           parts_.kernels.rms_norm(&x_[t * h_.width], weight, h_.rms_eps, h_.width, normed_.row(t));
-        if (quantize && !normed_.quantize_rows(parts_.kernels, begin, end - begin)) finite = false;
+        if (quantize && !normed_.quantize_rows(parts_.kernels, begin, end - begin, h_.width))
+          finite = false;
       });
   if (!finite) fail_numbers(layer, "an activation");
 }
@@ -339,7 +340,7 @@ void BatchWalk::write_logits(std::size_t first,
       for (std::size_t i = t; i < t + count; ++i)
         parts_.kernels.rms_norm(&x_[i * h_.width], parts_.trunk.output_norm(), h_.rms_eps, h_.width,
                                 normed_.row(i));
-      if (blocks.uses_q8(head.type) && !normed_.quantize_rows(parts_.kernels, t, count))
+      if (blocks.uses_q8(head.type) && !normed_.quantize_rows(parts_.kernels, t, count, h_.width))
         fail_numbers(h_.layers - 1, "the output");
       linear(blocks, head, normed_, t, count, logits_.data(), h_.vocabulary);
       if (!parts_.kernels.all_finite(logits_.data(), count * h_.vocabulary))
@@ -360,7 +361,7 @@ Status BatchWalk::run(std::span<const TokenPlace> tokens, LogitsWanted wanted,
     rope_rows();
   });
   graph_.run(*this);
-  if (!failed())
+  if (!failed() && wanted != LogitsWanted::none)
     parts_.arena.run(
         [&] { write_logits(wanted == LogitsWanted::all ? 0 : tokens.size() - 1, logits); });
   if (failed()) return error_;

@@ -38,6 +38,16 @@ Status close_out(OutFile file, const std::string& path) {
   return {};
 }
 
+Status write_ids(const std::vector<TokenId>& list, const std::string& path) {
+  Json ids = Json::array();
+  for (const TokenId id : list) ids.push(id);
+  const std::string text = Json::object().set("ids", std::move(ids)).dump() + "\n";
+  MILLRACE_ASSIGN(OutFile out, open_out(path));
+  if (std::fwrite(text.data(), 1, text.size(), out.get()) != text.size())
+    return Error{ErrorCode::io, fmt::format("{}: {}", path, std::strerror(errno))};
+  return close_out(std::move(out), path);
+}
+
 Status run(LogitsFlags& flags) {
   if ((flags.run.greedy_count > 0) != !flags.greedy_path.empty())
     return Error{ErrorCode::usage, "--greedy N and --greedy-out FILE go together"};
@@ -46,23 +56,21 @@ Status run(LogitsFlags& flags) {
   MILLRACE_ASSIGN(OutFile out, open_out(flags.out_path));
   const std::size_t vocabulary = running->engine->spec().hparams.vocabulary;
   std::vector<TokenId> greedy;
-  MILLRACE_TRY(run_logits(
+  int write_errno = 0;
+  const Status done = run_logits(
       *running->engine, flags.run,
       [&](std::size_t, const float* row) {
-        return std::fwrite(row, sizeof(float), vocabulary, out.get()) == vocabulary;
+        if (std::fwrite(row, sizeof(float), vocabulary, out.get()) == vocabulary) return true;
+        write_errno = errno;
+        return false;
       },
-      greedy));
+      greedy);
+  if (write_errno != 0)
+    return Error{ErrorCode::io, fmt::format("{}: {}", flags.out_path, std::strerror(write_errno))};
+  MILLRACE_TRY(done);
   MILLRACE_TRY(close_out(std::move(out), flags.out_path));
   if (flags.greedy_path.empty()) return {};
-  Json ids = Json::array();
-  for (const TokenId id : greedy) ids.push(id);
-  Json object = Json::object();
-  object.set("ids", std::move(ids));
-  const std::string text = object.dump() + "\n";
-  MILLRACE_ASSIGN(OutFile greedy_out, open_out(flags.greedy_path));
-  if (std::fwrite(text.data(), 1, text.size(), greedy_out.get()) != text.size())
-    return Error{ErrorCode::io, fmt::format("{}: {}", flags.greedy_path, std::strerror(errno))};
-  return close_out(std::move(greedy_out), flags.greedy_path);
+  return write_ids(greedy, flags.greedy_path);
 }
 
 }  // namespace

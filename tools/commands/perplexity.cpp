@@ -37,6 +37,7 @@ Status run(PerplexityFlags& flags) {
                                                                  done, all, value));
                                      }));
   progress.clear();
+  ResultOutput out;
   if (flags.json) {
     Json object = Json::object();
     object.set("perplexity", result.value)
@@ -45,15 +46,15 @@ Status run(PerplexityFlags& flags) {
     object.set("scored", result.scored)
         .set("windows", result.windows)
         .set("window_tokens", engine.plan().context);
-    std::puts(object.dump(2).c_str());
+    out.write(object.dump(2) + "\n");
   } else {
-    std::puts(fmt::format("perplexity {:.4f} ± {:.4f} ({} windows of {} tokens, {} tokens scored, "
-                          "text of {} tokens)",
-                          result.value, result.uncertainty, result.windows, engine.plan().context,
-                          result.scored, result.tokens)
-                  .c_str());
+    out.write(
+        fmt::format("perplexity {:.4f} ± {:.4f} ({} windows of {} tokens, {} tokens scored, "
+                    "text of {} tokens)\n",
+                    result.value, result.uncertainty, result.windows, engine.plan().context,
+                    result.scored, result.tokens));
   }
-  return {};
+  return out.status();
 }
 
 }  // namespace

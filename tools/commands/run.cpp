@@ -52,27 +52,17 @@ Result<int> run(RunFlags& flags) {
   MILLRACE_ASSIGN(const auto running, start_engine(flags.engine));
   Engine& engine = *running->engine;
   MILLRACE_TRY(encode_prompt(engine, text, flags.generate.prompt));
-  if (!flags.json) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-  }
-  MILLRACE_ASSIGN(
-      const GenerateResult result, generate(engine, flags.generate, [&](std::string_view piece) {
-        if (flags.json) return;
-        const bool written = std::fwrite(piece.data(), 1, piece.size(), stdout) == piece.size();
-        if (!written || std::fflush(stdout) != 0) cancel_flag() = true;  // the reader is gone
-      }));
-  if (flags.json) {
-    const std::string report = report_json(engine, result).dump(2) + "\n";
-    if (std::fwrite(report.data(), 1, report.size(), stdout) != report.size() ||
-        std::fflush(stdout) != 0)
-      return Error{ErrorCode::io, "stdout: the report could not be written"};
-  } else {
-    std::fputs("\n", stdout);
-    std::fflush(stdout);
-  }
+  if (!flags.json) flags.generate.echo = text;
+  ResultOutput out;
+  MILLRACE_ASSIGN(const GenerateResult result,
+                  generate(engine, flags.generate, [&](std::string_view piece) {
+                    if (!flags.json && !out.write(piece)) cancel_flag() = true;
+                  }));
+  out.write(flags.json ? report_json(engine, result).dump(2) + "\n" : "\n");
   if (!flags.engine.quiet) std::fputs(("\n" + report_table(engine, result)).c_str(), stderr);
-  if (result.error) return report_error(*result.error);
+  MILLRACE_TRY(out.status());
+  const bool ours = out.failed() && result.finish == FinishReason::cancelled;
+  if (result.error && !ours) return report_error(*result.error);
   return 0;
 }
 

@@ -21,18 +21,29 @@ struct TokenizeFlags {
   bool has_text = false, parse_special = false, json = false;
 };
 
-void print_ids(const Tokenizer& tokenizer, const std::vector<TokenId>& ids, bool json) {
+std::string ids_text(const Tokenizer& tokenizer, const std::vector<TokenId>& ids, bool json) {
   if (json) {
     Json list = Json::array();
     for (const TokenId id : ids) list.push(id);
     Json object = Json::object();
     object.set("ids", std::move(list));
     object.set("count", static_cast<std::uint64_t>(ids.size()));
-    std::puts(object.dump().c_str());
-    return;
+    return object.dump() + "\n";
   }
+  std::string lines;
   for (const TokenId id : ids)
-    std::puts(fmt::format("{:>8}  '{}'", id, printable(tokenizer.token_bytes(id, true))).c_str());
+    lines += fmt::format("{:>8}  '{}'\n", id, printable(tokenizer.token_bytes(id, true)));
+  return lines;
+}
+
+Result<std::string> decoded_text(const Tokenizer& tokenizer, const TokenizeFlags& flags) {
+  MILLRACE_ASSIGN(const auto ids, read_ids_file(flags.decode_path));
+  for (const TokenId id : ids)
+    if (!tokenizer.contains(id))
+      return Error{ErrorCode::usage, fmt::format("{}: token id {} is outside the vocabulary of {}",
+                                                 flags.decode_path, id, tokenizer.token_count())};
+  const std::string text = tokenizer.decode(ids, flags.parse_special);
+  return flags.json ? Json::object().set("text", text).dump() + "\n" : text;
 }
 
 Status run(const TokenizeFlags& flags) {
@@ -45,12 +56,11 @@ Status run(const TokenizeFlags& flags) {
   if (inputs != 1) return Error{ErrorCode::usage, "give one of --text, --file and --decode"};
   MILLRACE_ASSIGN(const Checkpoint checkpoint, open_checkpoint(path));
   MILLRACE_ASSIGN(const Tokenizer tokenizer, Tokenizer::from_checkpoint(checkpoint));
+  ResultOutput out;
   if (!flags.decode_path.empty()) {
-    MILLRACE_ASSIGN(const auto ids, read_ids_file(flags.decode_path));
-    const std::string text = tokenizer.decode(ids, flags.parse_special);
-    if (flags.json) std::puts(Json::object().set("text", text).dump().c_str());
-    else std::fwrite(text.data(), 1, text.size(), stdout);
-    return {};
+    MILLRACE_ASSIGN(const std::string decoded, decoded_text(tokenizer, flags));
+    out.write(decoded);
+    return out.status();
   }
   std::string text = flags.text;
   if (!flags.file.empty()) {
@@ -58,8 +68,8 @@ Status run(const TokenizeFlags& flags) {
   }
   MILLRACE_ASSIGN(const auto ids, tokenizer.encode(text, {.parse_special = flags.parse_special,
                                                           .add_bos_eos = flags.parse_special}));
-  print_ids(tokenizer, ids, flags.json);
-  return {};
+  out.write(ids_text(tokenizer, ids, flags.json));
+  return out.status();
 }
 
 }  // namespace

@@ -20,9 +20,13 @@ void count(std::size_t bytes) noexcept {
   }
 }
 
-void* allocate(std::size_t bytes) {
+void* try_allocate(std::size_t bytes) noexcept {
   count(bytes);
-  if (void* memory = std::malloc(bytes != 0 ? bytes : 1)) return memory;
+  return std::malloc(bytes != 0 ? bytes : 1);
+}
+
+void* allocate(std::size_t bytes) {
+  if (void* memory = try_allocate(bytes)) return memory;
   throw std::bad_alloc();
 }
 
@@ -52,8 +56,17 @@ void* operator new(std::size_t bytes, std::align_val_t alignment) {
 void* operator new[](std::size_t bytes, std::align_val_t alignment) {
   return millrace::testing::allocate_aligned(bytes, alignment);
 }
+// The sanitizers' own form of these would not match the delete below.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return millrace::testing::try_allocate(bytes);
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  return millrace::testing::try_allocate(bytes);
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }

@@ -1,0 +1,209 @@
+// Activations and linear layers: against the kernels called directly, however rows are shared over
+// threads and however wide the buffers are.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "kernels/dispatch.h"
+#include "model/blocks/gated_ffn.h"
+#include "tests/kernels/values.h"
+#include "tests/support/tiny_model.h"
+
+using namespace millrace;
+using millrace::testing::Random;
+using millrace::testing::random_weights;
+
+namespace {
+
+// Cuts every range into pieces of the smallest allowed size and runs them last first.
+class Chopper final : public Parallel {
+ public:
+  unsigned workers() const noexcept override { return 3; }
+  void for_ranges(std::size_t count, std::size_t grain,
+                  FunctionRef<void(std::size_t, std::size_t, unsigned)> body) override {
+    const std::size_t pieces = (count + grain - 1) / grain;
+    most_pieces = std::max(most_pieces, pieces);
+    for (std::size_t i = pieces; i-- > 0;)
+      body(i * grain, std::min(count, (i + 1) * grain), static_cast<unsigned>(i % 3));
+  }
+  std::size_t most_pieces = 0;
+};
+
+const KernelTable& kernels() { return *supported_kernels().back(); }
+
+struct Weights {
+  std::string bytes;
+  Matrix matrix;
+  Weights(DType type, std::size_t columns, std::size_t rows, std::uint64_t seed)
+      : bytes(random_weights(type, columns, rows, seed)) {
+    matrix.type = type;
+    matrix.data = reinterpret_cast<const std::byte*>(bytes.data());
+    matrix.row_bytes = dtype_row_bytes(type, columns);
+    matrix.rows = rows;
+    matrix.columns = columns;
+  }
+};
+
+ActivationRows random_rows(std::size_t rows, std::size_t columns, std::size_t wide,
+                           std::uint64_t seed) {
+  ActivationRows x(rows, wide);
+  Random random(seed);
+  for (std::size_t t = 0; t < rows; ++t) {
+    const std::vector<float> values = random.floats(columns);
+    std::copy(values.begin(), values.end(), x.row(t));
+    std::fill(x.row(t) + columns, x.row(t) + wide, 3e38F);  // must never be looked at
+  }
+  if (columns % 32 == 0) REQUIRE(x.quantize_rows(kernels(), 0, rows, columns));
+  return x;
+}
+
+constexpr DType types[] = {DType::f32,  DType::f16,  DType::bf16,
+                           DType::q8_0, DType::q4_0, DType::mxfp4};
+
+}  // namespace
+
+TEST_CASE("linear: any cut of the rows gives the bits of one product") {
+  SerialParallel serial;
+  Chopper chopper;
+  constexpr std::size_t columns = 96, rows = 5000, tokens = 3;
+  for (const DType type : types) {
+    const Weights weights(type, columns, rows, 7);
+    const ActivationRows x = random_rows(tokens, columns, columns, 9);
+    for (const ActivationMode mode : {ActivationMode::q8, ActivationMode::f32}) {
+      std::vector<float> one(tokens * rows), cut(tokens * (rows + 5), 0.0F);
+      linear({kernels(), serial, mode}, weights.matrix, x, 0, tokens, one.data(), rows);
+      linear({kernels(), chopper, mode}, weights.matrix, x, 0, tokens, cut.data(), rows + 5);
+      for (std::size_t t = 0; t < tokens; ++t)
+        REQUIRE(std::memcmp(&one[t * rows], &cut[t * (rows + 5)], rows * sizeof(float)) == 0);
+    }
+  }
+  CHECK(chopper.most_pieces > 2);
+}
+
+TEST_CASE("linear: rows of activations that are wider than the matrix count no further than it") {
+  SerialParallel serial;
+  constexpr std::size_t columns = 64, rows = 20, tokens = 2;
+  for (const DType type : types) {
+    const Weights weights(type, columns, rows, 7);
+    const ActivationRows narrow = random_rows(tokens, columns, columns, 9);
+    const ActivationRows wide = random_rows(tokens, columns, 1056, 9);
+    for (const ActivationMode mode : {ActivationMode::q8, ActivationMode::f32}) {
+      std::vector<float> expected(tokens * rows), found(tokens * rows);
+      const BlockContext context{kernels(), serial, mode};
+      linear(context, weights.matrix, narrow, 0, tokens, expected.data(), rows);
+      linear(context, weights.matrix, wide, 0, tokens, found.data(), rows);
+      REQUIRE(expected == found);
+    }
+  }
+}
+
+TEST_CASE("linear: the router's product takes unrounded activations in any mode") {
+  SerialParallel serial;
+  const Weights weights(DType::q8_0, 64, 10, 1);
+  const ActivationRows x = random_rows(1, 64, 64, 2);
+  std::vector<float> rounded(10), exact(10), decoded(10);
+  linear({kernels(), serial, ActivationMode::q8}, weights.matrix, x, 0, 1, rounded.data(), 10);
+  linear({kernels(), serial, ActivationMode::f32}, weights.matrix, x, 0, 1, decoded.data(), 10);
+  linear_f32({kernels(), serial, ActivationMode::q8}, weights.matrix, x, 0, 1, exact.data(), 10);
+  CHECK(exact == decoded);
+  CHECK(exact != rounded);
+}
+
+TEST_CASE("gated ffn: it is Wd·(silu(Wg·x) * (Wu·x)) with biases, in a buffer of any width") {
+  SerialParallel serial;
+  Chopper chopper;
+  constexpr std::size_t width = 64, inner = 32, tokens = 11;
+  const Weights gate(DType::f32, width, inner, 1), up(DType::f32, width, inner, 2),
+      down(DType::f32, inner, width, 3);
+  Random random(4);
+  const std::vector<float> gate_bias = random.floats(inner), up_bias = random.floats(inner),
+                           down_bias = random.floats(width);
+  const GatedFfn ffn{.gate = gate.matrix,
+                     .up = up.matrix,
+                     .down = down.matrix,
+                     .gate_bias = gate_bias.data(),
+                     .up_bias = up_bias.data(),
+                     .down_bias = down_bias.data()};
+  const ActivationRows x = random_rows(tokens, width, width, 5);
+  const auto run = [&](Parallel& parallel, ActivationMode mode, std::size_t hidden_columns) {
+    ActivationRows hidden(tokens + 2, hidden_columns);
+    std::vector<float> up_buffer(tokens * inner), y(tokens * width);
+    const BlockContext context{kernels(), parallel, mode};
+    REQUIRE(ffn_gate_up(context, ffn, DType::f32, x, 0, tokens, hidden, 2, up_buffer.data()));
+    ffn_down(context, ffn, hidden, 2, tokens, y.data(), width);
+    return y;
+  };
+  const std::vector<float> expected = run(serial, ActivationMode::f32, inner);
+  CHECK(run(chopper, ActivationMode::f32, inner) == expected);
+  CHECK(run(serial, ActivationMode::f32, 160) == expected);
+
+  const auto element = [](const Weights& w, std::size_t row, std::size_t column) {
+    float value = 0;
+    std::memcpy(&value, w.bytes.data() + (row * w.matrix.columns + column) * 4, 4);
+    return double{value};
+  };
+  for (std::size_t t = 0; t < tokens; ++t) {
+    std::vector<double> hidden(inner);
+    for (std::size_t i = 0; i < inner; ++i) {
+      double g = gate_bias[i], u = up_bias[i];
+      for (std::size_t c = 0; c < width; ++c) {
+        g += element(gate, i, c) * x.row(t)[c];
+        u += element(up, i, c) * x.row(t)[c];
+      }
+      hidden[i] = g / (1 + std::exp(-g)) * u;
+    }
+    for (std::size_t r = 0; r < width; ++r) {
+      double y = down_bias[r];
+      for (std::size_t i = 0; i < inner; ++i) y += element(down, r, i) * hidden[i];
+      REQUIRE(expected[t * width + r] == Approx(y).margin(1e-5));
+    }
+  }
+}
+
+TEST_CASE("gated ffn: rounded hidden rows are the same bits in a buffer of any width") {
+  SerialParallel serial;
+  Chopper chopper;
+  constexpr std::size_t width = 64, inner = 96, tokens = 9;
+  const Weights gate(DType::q8_0, width, inner, 1), up(DType::q4_0, width, inner, 2),
+      down(DType::mxfp4, inner, width, 3);
+  const GatedFfn ffn{.gate = gate.matrix, .up = up.matrix, .down = down.matrix};
+  const ActivationRows x = random_rows(tokens, width, width, 5);
+  const auto run = [&](Parallel& parallel, std::size_t hidden_columns) {
+    ActivationRows hidden(tokens, hidden_columns);
+    std::vector<float> up_buffer(tokens * inner), y(tokens * width);
+    const BlockContext context{kernels(), parallel, ActivationMode::q8};
+    REQUIRE(ffn_gate_up(context, ffn, down.matrix.type, x, 0, tokens, hidden, 0, up_buffer.data()));
+    ffn_down(context, ffn, hidden, 0, tokens, y.data(), width);
+    return y;
+  };
+  const std::vector<float> expected = run(serial, inner);
+  CHECK(run(serial, 1024) == expected);
+  CHECK(run(chopper, 100) == expected);
+}
+
+TEST_CASE("activations: a NaN or an infinity is noticed when rows are rounded") {
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    ActivationRows x(2, 64);
+    x.row(1)[63] = bad;
+    CHECK(x.quantize_rows(kernels(), 0, 1, 64));
+    CHECK_FALSE(x.quantize_rows(kernels(), 0, 2, 64));
+    CHECK(x.quantize_rows(kernels(), 1, 1, 32));
+  }
+}
+
+TEST_CASE("activations: a copied row is the same row") {
+  const ActivationRows from = random_rows(3, 64, 64, 1);
+  ActivationRows to(2, 64);
+  to.copy_row(1, from, 2, true);
+  to.copy_row(1, from, 2, false);
+  CHECK(std::memcmp(to.row(1), from.row(2), 64 * sizeof(float)) == 0);
+  const Q8Batch a = from.q8(2), b = to.q8(1);
+  CHECK(std::memcmp(a.q, b.q, 64) == 0);
+  CHECK(std::memcmp(a.scale, b.scale, 2 * sizeof(float)) == 0);
+  CHECK(std::memcmp(a.sum, b.sum, 2 * sizeof(std::int32_t)) == 0);
+}

@@ -1,0 +1,105 @@
+// The router's choice against a plain computation in double.
+#include "model/router.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "kernels/dispatch.h"
+#include "tests/kernels/values.h"
+
+using namespace millrace;
+using millrace::testing::Random;
+
+namespace {
+
+struct Choice {
+  std::vector<ExpertIndex> experts;
+  std::vector<float> weights;
+};
+
+Choice choose(const RouterRule& rule, std::vector<float> logits) {
+  Choice choice{std::vector<ExpertIndex>(rule.used), std::vector<float>(rule.used)};
+  route(*supported_kernels().back(), rule, logits.data(), choice.experts.data(),
+        choice.weights.data());
+  return choice;
+}
+
+// Softmax over all, the best by stable sort, weights over their sum.
+void check_against_double(const RouterRule& rule, const std::vector<float>& logits) {
+  const Choice choice = choose(rule, logits);
+  std::vector<double> p(logits.begin(), logits.end());
+  const double most = *std::max_element(p.begin(), p.end());
+  for (double& x : p) x = std::exp(x - most);
+  const double all = std::accumulate(p.begin(), p.end(), 0.0);
+  for (double& x : p) x /= all;
+  std::vector<ExpertIndex> order(p.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](ExpertIndex a, ExpertIndex b) { return p[a] > p[b]; });
+  double chosen_sum = 0;
+  for (std::size_t k = 0; k < rule.used; ++k) chosen_sum += p[order[k]];
+  for (std::size_t k = 0; k < rule.used; ++k) {
+    REQUIRE(choice.experts[k] == order[k]);
+    const double weight = p[order[k]] / (rule.normalize ? chosen_sum : 1) * double{rule.scale};
+    REQUIRE(choice.weights[k] == Approx(weight).epsilon(1e-6));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("router: choice and weights are those of a computation in double") {
+  Random random(11);
+  for (const std::size_t experts : {1, 2, 8, 60, 128, 512}) {
+    for (const std::size_t used : {1, 2, 8, 32}) {
+      if (used > experts) continue;
+      for (const bool normalize : {false, true}) {
+        const RouterRule rule{.normalize = normalize,
+                              .scale = normalize ? 2.5F : 1.0F,
+                              .experts = experts,
+                              .used = used};
+        check_against_double(rule, random.floats(experts, -8, 8));
+      }
+    }
+  }
+}
+
+TEST_CASE("router: of equal scores the lower ids win, in ascending order") {
+  const RouterRule rule{.normalize = true, .experts = 6, .used = 4};
+  CHECK(choose(rule, {1, 1, 1, 1, 1, 1}).experts == std::vector<ExpertIndex>{0, 1, 2, 3});
+  CHECK(choose(rule, {0, 3, 1, 3, 1, 1}).experts == std::vector<ExpertIndex>{1, 3, 2, 4});
+  CHECK(choose(rule, {5, 4, 3, 2, 1, 0}).experts == std::vector<ExpertIndex>{0, 1, 2, 3});
+  CHECK(choose(rule, {0, 1, 2, 3, 4, 5}).experts == std::vector<ExpertIndex>{5, 4, 3, 2});
+  for (const float weight : choose(rule, {1, 1, 1, 1, 1, 1}).weights) CHECK(weight == 0.25F);
+}
+
+TEST_CASE("router: a sum of chosen weights below the smallest normal half float counts as that") {
+  const RouterRule rule{.normalize = true, .experts = 20000, .used = 1};
+  CHECK(choose(rule, std::vector<float>(20000, 0)).weights[0] == Approx(5e-5 / 0x1p-14));
+  // Weights that underflow stay zero.
+  const RouterRule three{.normalize = true, .experts = 3, .used = 3};
+  CHECK(choose(three, {0, -200, -200}).weights == std::vector<float>{1, 0, 0});
+}
+
+TEST_CASE("router: the scale multiplies last") {
+  RouterRule rule{.normalize = true, .scale = 3, .experts = 2, .used = 2};
+  CHECK(choose(rule, {0, 0}).weights == std::vector<float>{1.5F, 1.5F});
+  rule.normalize = false;
+  CHECK(choose(rule, {0, 0}).weights == std::vector<float>{1.5F, 1.5F});
+}
+
+TEST_CASE("router: every instruction set chooses the same bits") {
+  Random random(5);
+  const RouterRule rule{.normalize = true, .experts = 100, .used = 8};
+  const std::vector<float> logits = random.floats(100, -4, 4);
+  const Choice expected = choose(rule, logits);
+  for (const KernelTable* kernels : supported_kernels()) {
+    std::vector<float> scores = logits;
+    Choice choice{std::vector<ExpertIndex>(8), std::vector<float>(8)};
+    route(*kernels, rule, scores.data(), choice.experts.data(), choice.weights.data());
+    CHECK(choice.experts == expected.experts);
+    CHECK(choice.weights == expected.weights);
+  }
+}

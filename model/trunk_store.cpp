@@ -327,18 +327,21 @@ Result<const LayerWeights*> TrunkStore::acquire(LayerIndex layer) {
   if (layer < plan_.pinned_layers) return &weights_[layer];
   std::unique_lock lock(mutex_);
   Unit* unit = find_unit(layer);
-  // A read ahead that failed is tried again now that the layer is needed.
-  const bool retry = unit != nullptr && unit->pending == 0 && unit->status != 0;
-  if (unit == nullptr || unit->pending > 0 || retry) {
+  const auto landed = [&] { return unit->pending == 0; };
+  if (unit == nullptr || !landed() || unit->status != 0) {
     activity_->demand_begin();
-    if (unit == nullptr) {
+    const bool read_ahead = unit != nullptr;
+    if (read_ahead) {
+      landed_.wait(lock, landed);
+    } else {
       landed_.wait(lock, [&] { return free_unit() != nullptr; });
       unit = free_unit();
-      start_unit(*unit, layer);
-    } else if (retry) {
-      start_unit(*unit, layer);
     }
-    landed_.wait(lock, [&] { return unit->pending == 0; });
+    // A read ahead that failed is tried again now that the layer is needed.
+    if (!read_ahead || unit->status != 0) {
+      start_unit(*unit, layer);
+      landed_.wait(lock, landed);
+    }
     activity_->demand_end();
   }
   if (unit->status != 0) {

@@ -54,14 +54,16 @@ template <class Isa, class Format>
   return Isa::fma(Isa::to_f32(sum), Isa::mul(weight_scale, x.scale), acc);
 }
 
-// One row, one token, one group; weights go straight from memory into the dot.
-template <class Isa, class Format>
+// One row, one token, one group; weights go straight from memory into the dot. Only the first
+// `quads` quads hold blocks of the row.
+template <class Isa, class Format, int quads = 4>
 [[gnu::always_inline]] inline typename Isa::F32x16 dot_group(const std::byte* group,
                                                              const GroupActivations<Isa>& x,
                                                              const typename Isa::F32x16& scale,
                                                              const typename Isa::F32x16& acc) {
   typename Isa::I32x16 sums[4];
-  for (int quad = 0; quad < 4; ++quad) {
+  for (int quad = quads; quad < 4; ++quad) sums[quad] = Isa::zero_i();
+  for (int quad = 0; quad < quads; ++quad) {
     typename Isa::B64 lo, hi;
     Format::template codes<Isa>(group + 4 * quad * Format::block_bytes, lo, hi);
     sums[quad] = Format::template dot<Isa>(lo, x.q.lo[quad], hi, x.q.hi[quad]);
@@ -118,9 +120,12 @@ void matvec_rows(const WeightRows& weights, std::size_t row, const Q8Batch& x, f
   if (rest != 0) {
     const auto activations = load_activations<Isa, Format>(x, 0, full_groups);
     for (std::size_t r = 0; r < count; ++r) {
+      prefetch_lines<Isa, group_bytes>(ahead);
+      ahead += rest * Format::block_bytes;
       const TailGroup<Format> tail(weights, row + r, full_groups, rest);
       const auto scale = Isa::first_blocks(Format::template scales<Isa>(tail.data()), rest);
-      acc[r] = dot_group<Isa, Format>(tail.data(), activations, scale, acc[r]);
+      acc[r] = rest <= 8 ? dot_group<Isa, Format, 2>(tail.data(), activations, scale, acc[r])
+                         : dot_group<Isa, Format>(tail.data(), activations, scale, acc[r]);
     }
   }
   for (std::size_t r = 0; r < count; ++r) y[row + r] = Isa::tree_sum(Isa::group_order(acc[r]));

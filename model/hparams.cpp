@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/math.h"
+#include "model/key_reader.h"
 #include "runtime/base/limits.h"
 #include "runtime/base/log.h"
 
@@ -18,75 +20,48 @@ std::uint32_t Hparams::heads_max() const noexcept {
   return *std::max_element(heads.begin(), heads.end());
 }
 
+std::uint32_t Hparams::dense_width_max() const noexcept {
+  std::uint32_t widest = 0;
+  for (LayerIndex layer = 0; layer < layers; ++layer)
+    if (!moe(layer)) widest = std::max(widest, dense_width[layer]);
+  return widest;
+}
+
 namespace {
-
-// Reads "<architecture>.<key>" values with bounds; every failure names file and key.
-class KeyReader {
- public:
-  KeyReader(const Checkpoint& checkpoint, const char* architecture)
-      : checkpoint_(checkpoint), prefix_(std::string(architecture) + ".") {}
-
-  Error bad(std::string_view key, std::string_view cause,
-            ErrorCode code = ErrorCode::format) const {
-    return Error{code, fmt::format("{}: metadata key {}{}: {}", checkpoint_.display_path(), prefix_,
-                                   key, cause)};
-  }
-
-  // Missing: `fallback`, or an error when the fallback is 0.
-  Result<std::uint32_t> number(std::string_view key, std::uint32_t low, std::uint32_t high,
-                               std::uint32_t fallback) const {
-    std::uint32_t value = fallback;
-    MILLRACE_ASSIGN(const bool present, checkpoint_.has_u32(prefix_ + std::string(key), value));
-    if (!present && fallback == 0 && low > 0) return bad(key, "missing");
-    if (value < low || value > high)
-      return bad(key, fmt::format("{} is outside {} to {}", value, low, high));
-    return value;
-  }
-
-  Result<float> real(std::string_view key, float fallback, bool required) const {
-    float value = fallback;
-    MILLRACE_ASSIGN(const bool present, checkpoint_.has_f32(prefix_ + std::string(key), value));
-    if (!present && required) return bad(key, "missing");
-    if (!std::isfinite(value)) return bad(key, "not a finite number");
-    return value;
-  }
-
-  Result<std::vector<std::uint32_t>> per_layer(std::string_view key, std::uint32_t layers,
-                                               std::uint32_t low, std::uint32_t high,
-                                               const std::vector<std::uint32_t>& fallback) const {
-    std::vector<std::uint32_t> values;
-    MILLRACE_ASSIGN(const bool present,
-                    checkpoint_.has_u32_per_layer(prefix_ + std::string(key), layers, values));
-    if (!present) {
-      if (fallback.empty()) return bad(key, "missing");
-      values = fallback;
-    }
-    for (std::uint32_t layer = 0; layer < layers; ++layer)
-      if (values[layer] < low || values[layer] > high)
-        return bad(
-            key, fmt::format("{} (layer {}) is outside {} to {}", values[layer], layer, low, high));
-    return values;
-  }
-
-  Result<std::string> text(std::string_view key) const {
-    std::string value;
-    MILLRACE_ASSIGN(const bool present, checkpoint_.has_string(prefix_ + std::string(key), value));
-    static_cast<void>(present);
-    return value;
-  }
-
-  const Checkpoint& checkpoint() const { return checkpoint_; }
-
- private:
-  const Checkpoint& checkpoint_;
-  std::string prefix_;
-};
 
 constexpr std::uint32_t width_max = 1u << 20;
 constexpr std::uint32_t heads_max_allowed = 4096;
 constexpr std::uint32_t head_dim_max = 4096;
+constexpr std::uint32_t latent_max = 1u << 16;
+constexpr std::uint32_t shared_experts_max = 64;
+
+Status read_layers(const KeyReader& keys, Hparams& h) {
+  MILLRACE_ASSIGN(const std::uint32_t blocks, keys.number("block_count", 1, limits::layers_max, 0));
+  MILLRACE_ASSIGN(h.nextn_layers, keys.number("nextn_predict_layers", 0, limits::layers_max, 0));
+  if (h.nextn_layers >= blocks)
+    return keys.bad("nextn_predict_layers",
+                    fmt::format("{} of {} blocks: none is left to run", h.nextn_layers, blocks));
+  h.layers = blocks - h.nextn_layers;
+  return {};
+}
+
+// Sizes of the heads as GQA reads them; MLA's keys win where both are there.
+Status read_head_sizes(const KeyReader& keys, const FamilySpec& family, Hparams& h) {
+  const std::uint32_t head_default = std::max(1u, h.width / h.heads[0]);
+  MILLRACE_ASSIGN(h.head_dim, keys.number("attention.key_length", 1, head_dim_max, head_default));
+  MILLRACE_ASSIGN(h.value_dim,
+                  keys.number("attention.value_length", 1, head_dim_max, head_default));
+  if (family.attention != AttentionKind::mla) return {};
+  MILLRACE_ASSIGN(h.head_dim, keys.number("attention.key_length_mla", 1, head_dim_max, h.head_dim));
+  MILLRACE_ASSIGN(h.value_dim,
+                  keys.number("attention.value_length_mla", 1, head_dim_max, h.value_dim));
+  MILLRACE_ASSIGN(h.q_latent, keys.number("attention.q_lora_rank", 0, latent_max, 0));
+  MILLRACE_ASSIGN(h.kv_latent, keys.number("attention.kv_lora_rank", 1, latent_max, 0));
+  return {};
+}
 
 Status read_attention(const KeyReader& keys, const FamilySpec& family, Hparams& h) {
+  h.attention = family.attention;
   MILLRACE_ASSIGN(h.heads,
                   keys.per_layer("attention.head_count", h.layers, 1, heads_max_allowed, {}));
   MILLRACE_ASSIGN(h.kv_heads, keys.per_layer("attention.head_count_kv", h.layers, 1,
@@ -96,16 +71,30 @@ Status read_attention(const KeyReader& keys, const FamilySpec& family, Hparams& 
       return keys.bad("attention.head_count_kv",
                       fmt::format("{} heads (layer {}) are no multiple of {} KV heads",
                                   h.heads[layer], layer, h.kv_heads[layer]));
-  const std::uint32_t head_default = std::max(1u, h.width / h.heads[0]);
-  MILLRACE_ASSIGN(h.head_dim, keys.number("attention.key_length", 1, head_dim_max, head_default));
-  MILLRACE_ASSIGN(h.value_dim,
-                  keys.number("attention.value_length", 1, head_dim_max, head_default));
+  MILLRACE_TRY(read_head_sizes(keys, family, h));
   MILLRACE_ASSIGN(h.rms_eps, keys.real("attention.layer_norm_rms_epsilon", 0, true));
   if (h.rms_eps < 0 || h.rms_eps > 1)
     return keys.bad("attention.layer_norm_rms_epsilon", "outside 0 to 1");
+  MILLRACE_ASSIGN(h.clamp_qkv, keys.real("attention.clamp_kqv", 0, false));
+  if (h.clamp_qkv < 0) return keys.bad("attention.clamp_kqv", "negative");
+  for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    MILLRACE_ASSIGN(const float cap, keys.real(key, 0, false));
+    if (cap != 0)
+      return keys.bad(key, fmt::format("{} is not supported", cap), ErrorCode::unsupported);
+  }
+  if (family.sliding == SlidingLayers::none) return {};
+  MILLRACE_ASSIGN(const std::uint32_t window,
+                  keys.number("attention.sliding_window", 0, limits::context_max, 0));
+  for (LayerIndex layer = 0; layer < h.layers; ++layer)
+    h.windows.push_back(layer % 2 == 0 ? window : 0);
+  return {};
+}
+
+Status read_rope(const KeyReader& keys, const FamilySpec& family, Hparams& h) {
   MILLRACE_ASSIGN(h.rotary, keys.number("rope.dimension_count", 1, head_dim_max, h.head_dim));
   if (h.rotary % 2 != 0 || h.rotary > h.head_dim ||
-      (family.rotary_is_head && h.rotary != h.head_dim))
+      (family.rotary_is_head && h.rotary != h.head_dim) ||
+      (family.attention == AttentionKind::mla && h.rotary == h.head_dim))
     return keys.bad("rope.dimension_count",
                     fmt::format("{} does not suit heads of {} dimensions", h.rotary, h.head_dim));
   MILLRACE_ASSIGN(const float base, keys.real("rope.freq_base", 10000, false));
@@ -140,6 +129,100 @@ Status read_rope_scaling(const KeyReader& keys, Hparams& h) {
   return {};
 }
 
+// How large cosines, sines and scores are. Under YaRN the rotations grow; MLA's files name instead
+// a multiplier by which the scores grow, and then leave the rotations as they are.
+Status read_scales(const KeyReader& keys, Hparams& h) {
+  h.magnitude = rope_magnitude(h.rope);
+  h.attention_scale = 1.0F / std::sqrt(static_cast<float>(h.head_dim));
+  if (h.attention != AttentionKind::mla || !h.rope.yarn) return {};
+  float multiplier = 0;
+  MILLRACE_ASSIGN(const bool present,
+                  keys.has_real("rope.scaling.yarn_log_multiplier", multiplier));
+  if (!present) return {};
+  const double growth = 1.0 + static_cast<double>(multiplier) * log_f64(h.rope.factor);
+  h.magnitude = 1;
+  h.attention_scale =
+      static_cast<float>(growth * growth / std::sqrt(static_cast<double>(h.head_dim)));
+  return {};
+}
+
+Status read_expert_widths(const KeyReader& keys, const FamilySpec& family, Hparams& h) {
+  const std::uint32_t dense = h.dense_width[0];
+  const auto dense_or_missing = [&](std::uint32_t width) -> Status {
+    if (width == 0) return keys.bad("feed_forward_length", "missing");
+    h.expert_width = width;
+    return {};
+  };
+  switch (family.expert_width) {
+    case ExpertWidth::feed_forward_length:
+      MILLRACE_TRY(dense_or_missing(dense));
+      break;
+    case ExpertWidth::expert_feed_forward_length: {
+      MILLRACE_ASSIGN(h.expert_width, keys.number("expert_feed_forward_length", 1, width_max, 0));
+      break;
+    }
+    case ExpertWidth::either:
+    case ExpertWidth::either_shared: {
+      MILLRACE_ASSIGN(h.expert_width, keys.number("expert_feed_forward_length", 0, width_max, 0));
+      const bool split = family.expert_width == ExpertWidth::either_shared;
+      if (h.expert_width == 0)
+        MILLRACE_TRY(dense_or_missing(split ? dense / h.experts_used : dense));
+      break;
+    }
+  }
+  if (family.shared == SharedExpert::gated) {
+    MILLRACE_ASSIGN(h.shared_width,
+                    keys.number("expert_shared_feed_forward_length", 1, width_max, dense));
+  } else if (family.shared == SharedExpert::counted) {
+    MILLRACE_ASSIGN(const std::uint32_t count,
+                    keys.number("expert_shared_count", 0, shared_experts_max, 0));
+    h.shared_width = count * h.expert_width;
+  }
+  return {};
+}
+
+Status read_gating(const KeyReader& keys, const FamilySpec& family, Hparams& h) {
+  h.gating = family.gating;
+  if (!family.gating_by_key) return {};
+  const std::uint32_t blocks = h.layers + h.nextn_layers;
+  for (const std::uint32_t count : family.sigmoid_block_counts)
+    if (blocks == count) h.gating = Gating::sigmoid;
+  MILLRACE_ASSIGN(const std::uint32_t function, keys.number("expert_gating_func", 0, 255, 0));
+  switch (function) {
+    case 0:
+      return {};
+    case 1:
+      h.gating = Gating::softmax;
+      return {};
+    case 2:
+      h.gating = Gating::sigmoid;
+      return {};
+    case 3:
+      h.gating = Gating::softmax_chosen;
+      return {};
+    default:
+      return keys.bad("expert_gating_func",
+                      fmt::format("{} is not supported by {}", function, family.architecture),
+                      ErrorCode::unsupported);
+  }
+}
+
+Status read_groups(const KeyReader& keys, Hparams& h) {
+  MILLRACE_ASSIGN(h.groups, keys.number("expert_group_count", 0, limits::experts_max, 0));
+  h.groups = std::max(1u, h.groups);
+  h.groups_used = h.groups;
+  if (h.groups == 1) return {};
+  if (h.experts % h.groups != 0)
+    return keys.bad("expert_group_count",
+                    fmt::format("{} groups of {} experts", h.groups, h.experts));
+  MILLRACE_ASSIGN(h.groups_used, keys.number("expert_group_used_count", 1, h.groups, h.groups));
+  if (h.groups_used * (h.experts / h.groups) < h.experts_used)
+    return keys.bad("expert_group_used_count",
+                    fmt::format("{} groups of {} experts are fewer than expert_used_count {}",
+                                h.groups_used, h.experts / h.groups, h.experts_used));
+  return {};
+}
+
 Status read_experts(const KeyReader& keys, const FamilySpec& family, Hparams& h) {
   MILLRACE_ASSIGN(h.experts, keys.number("expert_count", 0, limits::experts_max, 0));
   if (h.experts == 0) {
@@ -152,19 +235,13 @@ Status read_experts(const KeyReader& keys, const FamilySpec& family, Hparams& h)
   if (h.experts_used > h.experts)
     return keys.bad("expert_used_count",
                     fmt::format("{} exceeds expert_count {}", h.experts_used, h.experts));
-  if (family.expert_width == ExpertWidth::expert_feed_forward_length) {
-    MILLRACE_ASSIGN(h.expert_width, keys.number("expert_feed_forward_length", 1, width_max, 0));
-  } else {
-    h.expert_width = h.dense_width[0];
-    if (h.expert_width == 0) return keys.bad("feed_forward_length", "missing");
-  }
+  MILLRACE_ASSIGN(h.leading_dense, keys.number("leading_dense_block_count", 0, h.layers, 0));
+  MILLRACE_TRY(read_expert_widths(keys, family, h));
+  MILLRACE_TRY(read_gating(keys, family, h));
+  MILLRACE_TRY(read_groups(keys, h));
   h.normalize_weights = family.weight_norm == WeightNorm::always;
   if (family.weight_norm == WeightNorm::by_key) {
-    MILLRACE_ASSIGN(
-        const bool present,
-        keys.checkpoint().has_bool(std::string(family.architecture) + ".expert_weights_norm",
-                                   h.normalize_weights));
-    static_cast<void>(present);
+    MILLRACE_ASSIGN(h.normalize_weights, keys.flag("expert_weights_norm"));
   }
   MILLRACE_ASSIGN(h.weights_scale, keys.real("expert_weights_scale", 0, false));
   if (h.weights_scale == 0) h.weights_scale = 1;  // 0 stands for "no scaling"
@@ -178,11 +255,13 @@ Result<Hparams> read_hparams(const Checkpoint& checkpoint, const FamilySpec& fam
   Hparams h;
   MILLRACE_ASSIGN(const bool named, checkpoint.has_string("general.name", h.name));
   static_cast<void>(named);
-  MILLRACE_ASSIGN(h.layers, keys.number("block_count", 1, limits::layers_max, 0));
+  MILLRACE_TRY(read_layers(keys, h));
   MILLRACE_ASSIGN(h.width, keys.number("embedding_length", 1, width_max, 0));
   MILLRACE_ASSIGN(h.context, keys.number("context_length", 1, limits::context_max, 0));
   MILLRACE_TRY(read_attention(keys, family, h));
+  MILLRACE_TRY(read_rope(keys, family, h));
   MILLRACE_TRY(read_rope_scaling(keys, h));
+  MILLRACE_TRY(read_scales(keys, h));
   MILLRACE_ASSIGN(h.dense_width, keys.per_layer("feed_forward_length", h.layers, 0, width_max,
                                                 std::vector<std::uint32_t>(h.layers, 0)));
   MILLRACE_TRY(read_experts(keys, family, h));

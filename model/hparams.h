@@ -8,32 +8,54 @@
 #include "kernels/rope_table.h"
 #include "model/arch/family.h"
 #include "model/format/checkpoint.h"
+#include "runtime/base/ids.h"
 #include "runtime/base/result.h"
 
 namespace millrace {
 
 struct Hparams {
-  std::string name;  // general.name, untrusted text
-  std::uint32_t layers = 0;
-  std::uint32_t width = 0;              // embedding_length
-  std::uint32_t vocabulary = 0;         // tokens; logits beyond it are never produced
-  std::uint32_t context = 0;            // trained context
+  std::string name;          // general.name, untrusted text
+  std::uint32_t layers = 0;  // that run: block_count without the NextN layers at its end
+  std::uint32_t nextn_layers = 0;
+  std::uint32_t width = 0;       // embedding_length
+  std::uint32_t vocabulary = 0;  // tokens; logits beyond it are never produced
+  std::uint32_t context = 0;     // trained context
+
+  AttentionKind attention = AttentionKind::gqa;
   std::vector<std::uint32_t> heads;     // per layer
-  std::vector<std::uint32_t> kv_heads;  // per layer
+  std::vector<std::uint32_t> kv_heads;  // per layer; MLA has one latent whatever this says
   std::uint32_t head_dim = 0;           // of q and k
   std::uint32_t value_dim = 0;
+  std::uint32_t q_latent = 0;          // MLA: rank of the queries' latent, 0 where q has one matrix
+  std::uint32_t kv_latent = 0;         // MLA: rank of the latent of keys and values
+  std::vector<std::uint32_t> windows;  // per layer, positions seen; 0 all. Empty: all layers 0
+  float attention_scale = 1;           // of the scores
+  float clamp_qkv = 0;                 // 0: none
   float rms_eps = 0;
-  std::uint32_t rotary = 0;                // rotated dimensions of a head
-  RopeScaling rope;                        // pair_factors unset: they are weights
+  std::uint32_t rotary = 0;  // rotated dimensions of a head
+  RopeScaling rope;          // pair_factors unset: they are weights
+  double magnitude = 1;      // of cosines and sines
+
   std::vector<std::uint32_t> dense_width;  // feed_forward_length per layer (0 where absent)
   std::uint32_t experts = 0;               // 0: dense
   std::uint32_t experts_used = 0;          // top-k
   std::uint32_t expert_width = 0;
+  std::uint32_t shared_width = 0;   // of the expert that every token takes; 0: none
+  std::uint32_t leading_dense = 0;  // layers in front that have a dense FFN
+  Gating gating = Gating::softmax;
+  std::uint32_t groups = 1;  // of experts; only those of the best `groups_used` may be chosen
+  std::uint32_t groups_used = 1;
   bool normalize_weights = false;
   float weights_scale = 1;
 
   std::uint32_t kv_heads_max() const noexcept;
   std::uint32_t heads_max() const noexcept;
+  std::uint32_t dense_width_max() const noexcept;  // of the layers with a dense FFN
+  std::uint32_t window(LayerIndex layer) const noexcept {
+    return windows.empty() ? 0 : windows[layer];
+  }
+  bool moe(LayerIndex layer) const noexcept { return experts > 0 && layer >= leading_dense; }
+  std::uint32_t nope() const noexcept { return head_dim - rotary; }  // MLA: what is not rotated
 };
 
 // Reads and checks every number that the family needs (`format` errors name file and key).

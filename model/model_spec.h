@@ -20,16 +20,22 @@ namespace millrace {
 
 // Large trunk matrices of a layer, pinned or streamed.
 enum class MatrixRole : std::uint8_t {
-  attn_q,
+  attn_q,  // MLA: of queries without a latent
   attn_k,
   attn_v,
   attn_output,
+  attn_q_a,   // MLA: to the queries' latent
+  attn_q_b,   //      and from it to the heads
+  attn_kv_a,  // MLA: to the latent of keys and values, and the rotated key
+  attn_kv_b,  //      from it to each head's keys, then values; or in two halves:
+  attn_k_b,   //      keys, transposed per head
+  attn_v_b,   //      values
   router,
-  ffn_gate,
+  ffn_gate,  // of the dense FFN, or of the shared expert: a layer has at most one
   ffn_up,
-  ffn_down
+  ffn_down,
 };
-inline constexpr std::size_t matrix_role_count = 8;
+inline constexpr std::size_t matrix_role_count = 14;
 
 // Small vectors of a layer: decoded to float32 and always in memory.
 enum class VectorRole : std::uint8_t {
@@ -40,17 +46,27 @@ enum class VectorRole : std::uint8_t {
   attn_output_bias,
   attn_q_norm,
   attn_k_norm,
+  attn_q_a_norm,
+  attn_kv_a_norm,
+  attn_sinks,
   ffn_norm,
   ffn_gate_bias,
   ffn_up_bias,
   ffn_down_bias,
+  router_bias,
+  selection_bias,
+  shared_gate,       // weights of the scalar that the shared expert is multiplied by
+  expert_gate_bias,  // one row per expert
+  expert_up_bias,
+  expert_gate_up_bias,  // one row per expert: gate, then up
+  expert_down_bias,
 };
-inline constexpr std::size_t vector_role_count = 11;
+inline constexpr std::size_t vector_role_count = 21;
 
 struct LayerSpec {
   std::array<std::optional<MatrixExtent>, matrix_role_count> matrices;
   std::array<std::optional<MatrixExtent>, vector_role_count> vectors;  // one row each
-  bool experts = false;  // MoE layer (router present); else dense FFN
+  bool experts = false;  // MoE layer (router present, perhaps a shared expert); else dense FFN
 
   const std::optional<MatrixExtent>& matrix(MatrixRole role) const {
     return matrices[static_cast<std::size_t>(role)];

@@ -56,14 +56,37 @@ Result<std::optional<MatrixExtent>> TensorFinder::matrix(const std::string& name
 
 Result<std::optional<MatrixExtent>> TensorFinder::vector(const std::string& name,
                                                          std::uint64_t count, bool required) {
-  MILLRACE_ASSIGN(std::optional<MatrixExtent> extent, matrix(name, count, 1, required));
+  return vectors(name, count, 1, required);
+}
+
+Result<std::optional<MatrixExtent>> TensorFinder::vectors(const std::string& name,
+                                                          std::uint64_t count, std::uint64_t parts,
+                                                          bool required) {
+  MILLRACE_ASSIGN(std::optional<MatrixExtent> extent, matrix(name, count, parts, required));
   if (!extent) return extent;
   if (extent->type != DType::f32 && extent->type != DType::f16 && extent->type != DType::bf16)
     return bad(
         name,
         fmt::format("type {}: a vector must be F32, F16 or BF16", dtype_info(extent->type).name),
         ErrorCode::unsupported);
+  extent->columns *= parts;  // rows of these types follow each other without a gap
+  extent->row_bytes *= parts;
+  extent->rows = 1;
   return extent;
+}
+
+Result<MatrixExtent> TensorFinder::joined(const std::string& name, std::uint64_t columns,
+                                          std::uint64_t rows, std::uint64_t parts) {
+  const TensorInfo* tensor = find(name);
+  if (tensor != nullptr && tensor->ne[2] == 1 && parts > 1) {
+    MILLRACE_ASSIGN(const auto flat, matrix(name, columns, rows * parts, true));
+    return *flat;
+  }
+  MILLRACE_ASSIGN(const auto stack, stacked(name, columns, rows, parts));
+  if (stack.empty()) return bad(name, "missing");
+  MatrixExtent all = stack.front();
+  all.rows = rows * parts;
+  return all;
 }
 
 Result<std::vector<MatrixExtent>> TensorFinder::stacked(const std::string& name,

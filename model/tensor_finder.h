@@ -32,6 +32,13 @@ class TensorFinder {
   // A vector of `count` elements of F32, F16 or BF16.
   Result<std::optional<MatrixExtent>> vector(const std::string& name, std::uint64_t count,
                                              bool required);
+  // `parts` vectors of `count` (2-D in the file) as one of count x parts elements.
+  Result<std::optional<MatrixExtent>> vectors(const std::string& name, std::uint64_t count,
+                                              std::uint64_t parts, bool required);
+  // `parts` matrices of columns x rows, stacked (3-D) or one below the other (2-D), as one. Absent
+  // is an error.
+  Result<MatrixExtent> joined(const std::string& name, std::uint64_t columns, std::uint64_t rows,
+                              std::uint64_t parts);
   // A 3-D tensor with `experts` matrices of columns x rows: one extent per expert. Empty if absent.
   Result<std::vector<MatrixExtent>> stacked(const std::string& name, std::uint64_t columns,
                                             std::uint64_t rows, std::uint64_t experts);

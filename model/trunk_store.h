@@ -32,7 +32,7 @@ struct TrunkPlan {
   std::uint64_t ring_bytes = 0;               // 0 when all layers are pinned
   std::uint64_t vector_bytes = 0;             // norms and biases as float32
   std::uint64_t streamed_bytes_per_step = 0;  // read for each step through the layers
-  std::uint64_t smallest_bytes = 0;  // the smallest budget that works
+  std::uint64_t smallest_bytes = 0;           // the smallest budget that works
   std::uint64_t total_bytes() const noexcept {
     return tables_bytes + pinned_bytes + ring_bytes + vector_bytes;
   }

@@ -1,25 +1,44 @@
 // A model family is data: which shared blocks its layers are made of, which tensors they need, and
 // which metadata the family overrides. One file per family beside this one; registry.h finds it by
-// general.architecture.
+// general.architecture. A field that a family does not name has the plainest value.
 #pragma once
 
 #include <cstdint>
 
 namespace millrace {
 
+// How a layer looks back at earlier positions.
+enum class AttentionKind : std::uint8_t {
+  gqa,  // keys and values per KV head (blocks/attention_gqa.h)
+  mla,  // one compressed latent for all heads (blocks/attention_mla.h)
+};
+
 // How rotary pairs lie in a head: (2i, 2i+1), or (i, i + rotary/2).
 enum class RopeKind : std::uint8_t { norm, neox };
 
-enum class QkNorm : std::uint8_t {
-  none,
-  per_head,  // RMS over each head of q and k, before RoPE: attn_q_norm / attn_k_norm of head_dim
-};
+// Which layers see only the last attention.sliding_window positions.
+enum class SlidingLayers : std::uint8_t { none, even };
 
 enum class Presence : std::uint8_t { never, optional, required };
 
+// RMS norm of q and k before RoPE: attn_q_norm / attn_k_norm.
+enum class QkNorm : std::uint8_t {
+  none,
+  per_head,   // over each head: weights of head_dim
+  whole_row,  // over all heads of a token together: weights of heads x head_dim
+};
+
+// What joins gate and up in a feed-forward block.
+enum class FfnActivation : std::uint8_t {
+  swiglu,          // silu(gate) * up
+  swiglu_clamped,  // both clamped, a steeper sigmoid, up + 1 (gpt-oss)
+};
+
 // From router logits z to probabilities, and what is weighted.
 enum class Gating : std::uint8_t {
-  softmax,  // P = softmax(z) over all experts; the weights are the chosen P
+  softmax,         // P = softmax(z) over all experts; the weights are the chosen P
+  sigmoid,         // P = sigmoid(z); the weights are the chosen P, without the selection bias
+  softmax_chosen,  // chosen by z; the weights are the softmax over the chosen z
 };
 
 // Whether the chosen weights are divided by their sum.
@@ -29,22 +48,48 @@ enum class WeightNorm : std::uint8_t { never, always, by_key };
 enum class ExpertWidth : std::uint8_t {
   feed_forward_length,         // the dense key serves the experts too (Mixtral)
   expert_feed_forward_length,  // required key
+  either,                      // the experts' key, or else the dense one
+  either_shared,  // the experts' key, or else the dense one over the experts used (qwen2moe)
+};
+
+// The expert that every token takes beside the routed ones: ffn_*_shexp.
+enum class SharedExpert : std::uint8_t {
+  none,
+  gated,    // weighted by sigmoid(ffn_gate_inp_shexp · x); its own key for the width
+  counted,  // expert_shared_count times as wide as a routed one, added as it is
 };
 
 struct FamilySpec {
   const char* architecture;  // general.architecture
   bool proven;  // logits checked against an independent engine's; else "unverified" is said at load
-  RopeKind rope;
-  QkNorm qk_norm;
-  Presence qkv_bias;
-  Presence output_bias;
-  bool rotary_is_head;   // rope.dimension_count must equal the head size
-  const char* ffn_norm;  // name of the norm in front of the FFN, without "blk.N." and ".weight"
-  Presence experts;      // required: a file without experts is malformed; optional: dense when
-                         // expert_count is 0
-  ExpertWidth expert_width;
-  Gating gating;
-  WeightNorm weight_norm;
+
+  AttentionKind attention = AttentionKind::gqa;
+  RopeKind rope = RopeKind::neox;
+  SlidingLayers sliding = SlidingLayers::none;
+  QkNorm qk_norm = QkNorm::none;
+  Presence qk_norm_presence = Presence::required;  // where qk_norm is not none
+  Presence qkv_bias = Presence::never;
+  Presence output_bias = Presence::never;
+  Presence sinks = Presence::never;  // attn_sinks: a logit per head without a value
+  bool rotary_is_head = false;       // rope.dimension_count must equal the head size
+
+  const char* ffn_norm =
+      "ffn_norm";  // the norm in front of the FFN, without "blk.N." and ".weight"
+  FfnActivation activation = FfnActivation::swiglu;
+  Presence dense_bias = Presence::never;  // of dense FFNs
+
+  // required: a file without experts is malformed; optional: dense when expert_count is 0.
+  Presence experts = Presence::never;
+  ExpertWidth expert_width = ExpertWidth::expert_feed_forward_length;
+  SharedExpert shared = SharedExpert::none;
+  Presence router_bias = Presence::never;     // ffn_gate_inp.bias, part of the logits
+  Presence selection_bias = Presence::never;  // exp_probs_b.bias, for the choice alone
+  Presence expert_bias = Presence::never;     // ffn_*_exps.bias, one row per expert
+  Gating gating = Gating::softmax;
+  bool gating_by_key = false;  // expert_gating_func wins where it is present and not 0
+  // Files without expert_gating_func and with one of these block counts mean sigmoid (0: none).
+  std::uint32_t sigmoid_block_counts[2] = {0, 0};
+  WeightNorm weight_norm = WeightNorm::never;
 };
 
 }  // namespace millrace

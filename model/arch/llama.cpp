@@ -9,14 +9,12 @@ const FamilySpec llama_family = {
     .architecture = "llama",
     .proven = true,
     .rope = RopeKind::norm,
-    .qk_norm = QkNorm::none,
     .qkv_bias = Presence::optional,
     .output_bias = Presence::optional,
     .rotary_is_head = true,
-    .ffn_norm = "ffn_norm",
+    .dense_bias = Presence::optional,
     .experts = Presence::optional,
     .expert_width = ExpertWidth::feed_forward_length,
-    .gating = Gating::softmax,
     .weight_norm = WeightNorm::always,
 };
 

@@ -8,15 +8,8 @@ namespace millrace {
 const FamilySpec qwen3moe_family = {
     .architecture = "qwen3moe",
     .proven = true,
-    .rope = RopeKind::neox,
     .qk_norm = QkNorm::per_head,
-    .qkv_bias = Presence::never,
-    .output_bias = Presence::never,
-    .rotary_is_head = false,
-    .ffn_norm = "ffn_norm",
     .experts = Presence::required,
-    .expert_width = ExpertWidth::expert_feed_forward_length,
-    .gating = Gating::softmax,
     .weight_norm = WeightNorm::always,
 };
 

@@ -10,7 +10,7 @@
 namespace millrace {
 
 std::span<const FamilySpec* const> families() noexcept {
-  static const std::array<const FamilySpec*, 2> known = {&llama_family, &qwen3moe_family};
+  static const std::array known = {&llama_family, &qwen3moe_family, &qwen2_family, &qwen3_family};
   return known;
 }
 

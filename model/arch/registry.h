@@ -10,6 +10,8 @@
 namespace millrace {
 
 extern const FamilySpec llama_family;
+extern const FamilySpec qwen2_family;
+extern const FamilySpec qwen3_family;
 extern const FamilySpec qwen3moe_family;
 
 std::span<const FamilySpec* const> families() noexcept;

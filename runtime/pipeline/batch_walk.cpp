@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "kernels/rope_table.h"
@@ -91,7 +90,7 @@ void BatchWalk::embed() {
 
 void BatchWalk::rope_rows() {
   const std::size_t pairs = theta_.size();
-  const double magnitude = rope_magnitude(h_.rope);
+  const double magnitude = h_.magnitude;
   parts_.arena.for_ranges(tokens_.size(), token_grain,
                           [&](std::size_t begin, std::size_t end, unsigned) {
                             for (std::size_t t = begin; t < end; ++t)
@@ -118,7 +117,7 @@ AttentionShape BatchWalk::attention_shape(LayerIndex layer) const noexcept {
           .head_dim = h_.head_dim,
           .value_dim = h_.value_dim,
           .rotary = h_.rotary,
-          .scale = 1.0F / std::sqrt(static_cast<float>(h_.head_dim)),
+          .scale = h_.attention_scale,
           .rms_eps = h_.rms_eps,
           .rope = parts_.spec.family->rope,
           .qk_norm = parts_.spec.family->qk_norm};

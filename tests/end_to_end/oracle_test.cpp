@@ -116,7 +116,7 @@ void check_oracle(const OracleFolder& oracle) {
 // Folders of the larger set whose family and types are meant to be supported: nothing else may fail
 // to open.
 bool supported(const std::string& name) {
-  static const std::vector<std::string> families = {"llama", "mixtral", "qwen3moe"};
+  static const std::vector<std::string> families = {"llama", "mixtral", "qwen2", "qwen3moe"};
   static const std::vector<std::string> types = {"f32",  "f16",   "bf16",         "q8_0",
                                                  "q4_0", "mxfp4", "fusedqkv-q8_0"};
   const std::size_t dash = name.find('-');

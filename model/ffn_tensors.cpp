@@ -1,0 +1,116 @@
+// The feed-forward half of LayerTensors.
+#include <fmt/format.h>
+
+#include "model/layer_tensors.h"
+
+namespace millrace {
+
+Status LayerTensors::feed_forward(std::vector<ExpertExtent>& experts) {
+  MILLRACE_TRY(
+      vector(VectorRole::ffn_norm, family_.ffn_norm, ".weight", h_.width, Presence::required));
+  spec_.experts = h_.moe(layer_);
+  if (!spec_.experts) return dense();
+  MILLRACE_TRY(moe());
+  MILLRACE_ASSIGN(experts, routed_experts());
+  return {};
+}
+
+Status LayerTensors::dense() {
+  const std::uint64_t width = h_.dense_width[layer_];
+  if (width == 0)
+    return finder_.bad(
+        name("ffn_up", ".weight"),
+        fmt::format("metadata key {}.feed_forward_length is missing", family_.architecture));
+  MILLRACE_TRY(matrix(MatrixRole::ffn_gate, "ffn_gate", h_.width, width));
+  MILLRACE_TRY(matrix(MatrixRole::ffn_up, "ffn_up", h_.width, width));
+  MILLRACE_TRY(matrix(MatrixRole::ffn_down, "ffn_down", width, h_.width));
+  const Presence bias = family_.dense_bias;
+  MILLRACE_TRY(vector(VectorRole::ffn_gate_bias, "ffn_gate", ".bias", width, bias));
+  MILLRACE_TRY(vector(VectorRole::ffn_up_bias, "ffn_up", ".bias", width, bias));
+  return vector(VectorRole::ffn_down_bias, "ffn_down", ".bias", h_.width, bias);
+}
+
+Status LayerTensors::moe() {
+  MILLRACE_TRY(matrix(MatrixRole::router, "ffn_gate_inp", h_.width, h_.experts));
+  MILLRACE_TRY(
+      vector(VectorRole::router_bias, "ffn_gate_inp", ".bias", h_.experts, family_.router_bias));
+  MILLRACE_TRY(vector(VectorRole::selection_bias, "exp_probs_b", ".bias", h_.experts,
+                      family_.selection_bias));
+  MILLRACE_TRY(shared_expert());
+  return expert_biases();
+}
+
+// It takes the roles of a dense FFN: a layer has one or the other.
+Status LayerTensors::shared_expert() {
+  const std::uint64_t width = h_.shared_width;
+  if (width == 0) return {};
+  if (family_.shared == SharedExpert::gated)
+    MILLRACE_TRY(vector(VectorRole::shared_gate, "ffn_gate_inp_shexp", ".weight", h_.width,
+                        Presence::required));
+  MILLRACE_TRY(matrix(MatrixRole::ffn_gate, "ffn_gate_shexp", h_.width, width));
+  MILLRACE_TRY(matrix(MatrixRole::ffn_up, "ffn_up_shexp", h_.width, width));
+  return matrix(MatrixRole::ffn_down, "ffn_down_shexp", width, h_.width);
+}
+
+Status LayerTensors::expert_biases() {
+  if (family_.expert_bias == Presence::never) return {};
+  const std::uint64_t inner = h_.expert_width;
+  const Presence bias = family_.expert_bias;
+  MILLRACE_TRY(
+      vectors(VectorRole::expert_down_bias, "ffn_down_exps", ".bias", h_.width, h_.experts, bias));
+  if (finder_.find(name("ffn_gate_up_exps", ".weight")) != nullptr)
+    return vectors(VectorRole::expert_gate_up_bias, "ffn_gate_up_exps", ".bias", 2 * inner,
+                   h_.experts, bias);
+  MILLRACE_TRY(
+      vectors(VectorRole::expert_gate_bias, "ffn_gate_exps", ".bias", inner, h_.experts, bias));
+  return vectors(VectorRole::expert_up_bias, "ffn_up_exps", ".bias", inner, h_.experts, bias);
+}
+
+// Merged (gate, up, down), fused (gate_up, down) or one tensor per expert (files before April
+// 2024).
+Result<std::vector<ExpertExtent>> LayerTensors::routed_experts() {
+  const std::uint64_t inner = h_.expert_width;
+  std::vector<ExpertExtent> experts(h_.experts);
+  const auto stacked = [&](const char* base, std::uint64_t columns, std::uint64_t rows) {
+    return finder_.stacked(name(base, ".weight"), columns, rows, h_.experts);
+  };
+  MILLRACE_ASSIGN(const auto down, stacked("ffn_down_exps", inner, h_.width));
+  if (down.empty()) return separate_experts();
+  MILLRACE_ASSIGN(const auto fused, stacked("ffn_gate_up_exps", h_.width, 2 * inner));
+  MILLRACE_ASSIGN(const auto gate, stacked("ffn_gate_exps", h_.width, inner));
+  MILLRACE_ASSIGN(const auto up, stacked("ffn_up_exps", h_.width, inner));
+  if (fused.empty() && (gate.empty() || up.empty()))
+    return finder_.bad(name(gate.empty() ? "ffn_gate_exps" : "ffn_up_exps", ".weight"), "missing");
+  if (!fused.empty() && (!gate.empty() || !up.empty()))
+    return finder_.bad(name("ffn_gate_up_exps", ".weight"),
+                       "present beside separate gate or up experts");
+  for (ExpertIndex expert = 0; expert < h_.experts; ++expert) {
+    ExpertExtent& extent = experts[expert];
+    extent.down = down[expert];
+    extent.gate = fused.empty() ? gate[expert] : fused[expert];
+    extent.up = fused.empty() ? up[expert] : fused[expert];
+    if (fused.empty()) continue;
+    extent.gate.rows = extent.up.rows = inner;
+    extent.up.offset_bytes += inner * extent.up.row_bytes;
+  }
+  return experts;
+}
+
+Result<std::vector<ExpertExtent>> LayerTensors::separate_experts() {
+  if (finder_.find(name("ffn_down.0", ".weight")) == nullptr)
+    return finder_.bad(name("ffn_down_exps", ".weight"), "missing");
+  std::vector<ExpertExtent> experts(h_.experts);
+  for (ExpertIndex expert = 0; expert < h_.experts; ++expert) {
+    const auto part = [&](const char* base, std::uint64_t columns, std::uint64_t rows) {
+      return finder_.matrix(name(fmt::format("{}.{}", base, expert), ".weight"), columns, rows,
+                            true);
+    };
+    MILLRACE_ASSIGN(const auto gate, part("ffn_gate", h_.width, h_.expert_width));
+    MILLRACE_ASSIGN(const auto up, part("ffn_up", h_.width, h_.expert_width));
+    MILLRACE_ASSIGN(const auto down, part("ffn_down", h_.expert_width, h_.width));
+    experts[expert] = {*gate, *up, *down};
+  }
+  return experts;
+}
+
+}  // namespace millrace

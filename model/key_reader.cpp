@@ -1,0 +1,70 @@
+#include "model/key_reader.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace millrace {
+
+Error KeyReader::bad(std::string_view key, std::string_view cause, ErrorCode code) const {
+  return Error{code, fmt::format("{}: metadata key {}{}: {}", checkpoint_.display_path(), prefix_,
+                                 key, cause)};
+}
+
+Result<std::uint32_t> KeyReader::number(std::string_view key, std::uint32_t low, std::uint32_t high,
+                                        std::uint32_t fallback) const {
+  std::uint32_t value = fallback;
+  MILLRACE_ASSIGN(const bool present, checkpoint_.has_u32(prefix_ + std::string(key), value));
+  if (!present && fallback == 0 && low > 0) return bad(key, "missing");
+  if (value < low || value > high)
+    return bad(key, fmt::format("{} is outside {} to {}", value, low, high));
+  return value;
+}
+
+Result<bool> KeyReader::has_real(std::string_view key, float& out) const {
+  float value = out;
+  MILLRACE_ASSIGN(const bool present, checkpoint_.has_f32(prefix_ + std::string(key), value));
+  if (!std::isfinite(value)) return bad(key, "not a finite number");
+  out = value;
+  return present;
+}
+
+Result<float> KeyReader::real(std::string_view key, float fallback, bool required) const {
+  float value = fallback;
+  MILLRACE_ASSIGN(const bool present, has_real(key, value));
+  if (!present && required) return bad(key, "missing");
+  return value;
+}
+
+Result<std::vector<std::uint32_t>> KeyReader::per_layer(
+    std::string_view key, std::uint32_t layers, std::uint32_t low, std::uint32_t high,
+    const std::vector<std::uint32_t>& fallback) const {
+  std::vector<std::uint32_t> values;
+  MILLRACE_ASSIGN(const bool present,
+                  checkpoint_.has_u32_per_layer(prefix_ + std::string(key), layers, values));
+  if (!present) {
+    if (fallback.empty()) return bad(key, "missing");
+    values = fallback;
+  }
+  for (std::uint32_t layer = 0; layer < layers; ++layer)
+    if (values[layer] < low || values[layer] > high)
+      return bad(key,
+                 fmt::format("{} (layer {}) is outside {} to {}", values[layer], layer, low, high));
+  return values;
+}
+
+Result<std::string> KeyReader::text(std::string_view key) const {
+  std::string value;
+  MILLRACE_ASSIGN(const bool present, checkpoint_.has_string(prefix_ + std::string(key), value));
+  static_cast<void>(present);
+  return value;
+}
+
+Result<bool> KeyReader::flag(std::string_view key) const {
+  bool value = false;
+  MILLRACE_ASSIGN(const bool present, checkpoint_.has_bool(prefix_ + std::string(key), value));
+  static_cast<void>(present);
+  return value;
+}
+
+}  // namespace millrace

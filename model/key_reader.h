@@ -1,0 +1,41 @@
+// KeyReader: reads "<architecture>.<key>" metadata with bounds; every failure names file and key.
+// Lives while a model is opened; one thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/format/checkpoint.h"
+#include "runtime/base/result.h"
+
+namespace millrace {
+
+class KeyReader {
+ public:
+  KeyReader(const Checkpoint& checkpoint, const char* architecture)
+      : checkpoint_(checkpoint), prefix_(std::string(architecture) + ".") {}
+
+  Error bad(std::string_view key, std::string_view cause, ErrorCode code = ErrorCode::format) const;
+
+  // Missing: `fallback`, or an error when the fallback is 0 and `low` is not.
+  Result<std::uint32_t> number(std::string_view key, std::uint32_t low, std::uint32_t high,
+                               std::uint32_t fallback) const;
+  // False if it is missing; `out` is then unchanged.
+  Result<bool> has_real(std::string_view key, float& out) const;
+  Result<float> real(std::string_view key, float fallback, bool required) const;
+  // One value for all layers or an array with at least `layers` entries. Missing: `fallback`, or an
+  // error if that is empty.
+  Result<std::vector<std::uint32_t>> per_layer(std::string_view key, std::uint32_t layers,
+                                               std::uint32_t low, std::uint32_t high,
+                                               const std::vector<std::uint32_t>& fallback) const;
+  Result<std::string> text(std::string_view key) const;  // empty if missing
+  Result<bool> flag(std::string_view key) const;         // false if missing
+
+ private:
+  const Checkpoint& checkpoint_;
+  std::string prefix_;
+};
+
+}  // namespace millrace

@@ -115,7 +115,7 @@ class Generation {
     if (trace_ != nullptr) engine_.set_routing_sink(&sink);
     Status status = run_phases();
     engine_.set_routing_sink(nullptr);
-    if (status && trace_ != nullptr) status = trace_->finish();
+    if (status && trace_ != nullptr) status = finish_trace();
     if (status) status = state_.finish();
     if (!status) {
       result_.finish = status.error().code == ErrorCode::cancelled ? FinishReason::cancelled
@@ -177,6 +177,12 @@ class Generation {
     if (result_.ids.size() >= options_.tokens_max || session_.room() == 0)
       return finish(FinishReason::length);
     return {};
+  }
+
+  Status finish_trace() {
+    const Status done = trace_->finish();
+    if (done) return {};
+    return Error{done.error().code, "--trace " + done.error().what};
   }
 
   Status finish(FinishReason reason) {

@@ -35,7 +35,7 @@ int run_program(int argc, char** argv) {
   });
   const std::string version = std::string("millrace ") + millrace::tools::version;
   app.set_version_flag("--version", version, "print the version and exit");
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);
   app.footer(
       "Sizes: bytes, 6G, 512MiB (1024-based), 25% (of the pool or trunk), all.\n"
       "Exit codes: 0 done, 1 usage, 2 I/O, 3 model refused, 4 memory plan refused, 5 verification "
@@ -52,6 +52,10 @@ int run_program(int argc, char** argv) {
     app.parse(normalise(argc, argv));
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 1;
+  }
+  if (app.get_subcommands().empty()) {
+    std::fputs(app.help().c_str(), stderr);
+    return 1;
   }
   return code;
 }

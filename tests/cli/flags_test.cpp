@@ -1,0 +1,203 @@
+// Every flag is there, is told by --help, does what it says, and refuses what makes no sense.
+#include "tests/cli/program.h"
+
+using namespace millrace;
+using namespace millrace::cli;
+
+namespace {
+
+const std::string tiny = small_model();
+
+// Flags that a command's --help must tell.
+struct Told {
+  const char* command;
+  Words flags;
+};
+
+const Words engine_flags = {"-m,",      "-c,",           "-t,--threads", "-ub",      "--preset",
+                            "--cache",  "--trunk",       "--kv",         "--isa",    "--io",
+                            "--direct", "--activations", "--prefetch",   "--policy", "-q,",
+                            "-v,",      "--version"};
+const Words run_flags = {"-p,",
+                         "-f,",
+                         "-n,",
+                         "--seed",
+                         "--temp",
+                         "--top-k",
+                         "--top-p",
+                         "--min-p",
+                         "--repeat-penalty",
+                         "--repeat-last-n",
+                         "--presence-penalty",
+                         "--frequency-penalty",
+                         "--stop",
+                         "--ignore-eos",
+                         "--trace",
+                         "--dump-state",
+                         "--json"};
+
+// A short run of the small model with further flags.
+Words short_run(const Words& flags) {
+  return Words{tiny, "-p", "Hello", "-n", "3", "--temp", "0"} + flags;
+}
+
+}  // namespace
+
+TEST_CASE("The help of each command tells all of its flags") {
+  const Told told = GENERATE(
+      Told{"run", engine_flags + run_flags},
+      Told{"logits",
+           engine_flags + Words{"--tokens", "-o,", "--one-by-one", "--greedy", "--greedy-out"}},
+      Told{"tokenize", {"-m,", "--text", "--file", "--parse-special", "--json", "--decode"}},
+      Told{"perplexity", engine_flags + Words{"FILE", "--chunks", "--json"}});
+  CAPTURE(told.command);
+  const Outcome outcome = run_program({told.command, "--help"});
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.out, std::string("Usage: millrace ") + told.command));
+  for (const std::string& flag : told.flags) {
+    CAPTURE(flag);
+    CHECK(contains(outcome.out, flag));
+  }
+  CHECK(contains(run_program({"--help"}).out, told.command));
+}
+
+TEST_CASE("The version is told by the program and by each command") {
+  const Outcome outcome = run_program({"--version"});
+  CHECK(outcome.code == 0);
+  CHECK(outcome.out == "millrace " MILLRACE_VERSION "\n");
+  CHECK(run_program({"run", "--version"}).out == outcome.out);
+}
+
+TEST_CASE("Without a command, and with one that does not exist, the program says what it takes") {
+  CHECK(run_program({}).code == 1);
+  CHECK(contains(run_program({}).err, "run "));
+  CHECK(run_program({"rnu"}).code == 1);
+  CHECK(contains(run_program({"rnu"}).err, "rnu"));
+}
+
+TEST_CASE("Each flag of run is taken and shows in the report") {
+  struct Effect {
+    Words flags;
+    const char* path;
+    Json value;
+  };
+  const auto effect =
+      GENERATE(Effect{{"-c", "40"}, "context", 40}, Effect{{"-t", "1"}, "threads", 1},
+               Effect{{"--threads", "3"}, "threads", 3}, Effect{{"-n", "5"}, "decode.tokens", 4},
+               Effect{{"--isa", "scalar"}, "isa", "scalar"},
+               Effect{{"--io", "threads"}, "io.reader", "threads"},
+               Effect{{"--direct", "off"}, "io.direct", false}, Effect{{"--seed", "7"}, "seed", 7},
+               Effect{{"--policy", "lru"}, "cache.policy", "lru"},
+               Effect{{"--prefetch", "off"}, "prefetch.predictor", "off"});
+  CAPTURE(effect.flags);
+  CHECK(at(run_json(short_run(effect.flags)), effect.path).dump() == effect.value.dump());
+}
+
+TEST_CASE("Flags that may not change the result do not change it") {
+  const std::string hash = text_at(run_json(short_run({})), "state_hash");
+  const Words flags = GENERATE(Words{"-ub", "1"}, Words{"-ub=2"}, Words{"--preset", "tiny"},
+                               Words{"--preset", "laptop"}, Words{"--preset", "server"},
+                               Words{"--preset", "auto", "--cache", "all", "--trunk", "all"},
+                               Words{"--cache", "50%", "--trunk", "100%"}, Words{"-q", "-v"},
+                               Words{"--kv", "f16", "--activations", "q8", "--direct", "auto"});
+  CAPTURE(flags);
+  CHECK(text_at(run_json(short_run(flags)), "state_hash") == hash);
+}
+
+TEST_CASE("Flags that change the arithmetic or the choice change the result") {
+  const Json plain = run_json(short_run({"-n", "24"}));
+  SECTION("the logits") {
+    const Words flags = GENERATE(Words{"--kv", "f32"}, Words{"--activations", "f32"});
+    CAPTURE(flags);
+    CHECK(text_at(run_json(short_run(Words{"-n", "24"} + flags)), "state_hash") !=
+          text_at(plain, "state_hash"));
+  }
+  SECTION("the text") {
+    const Words flags = GENERATE(
+        Words{"--temp", "1.5", "--seed", "1", "--top-k", "0", "--top-p", "1", "--min-p", "0"},
+        Words{"--repeat-penalty", "50", "--repeat-last-n", "-1"}, Words{"--presence-penalty", "90"},
+        Words{"--frequency-penalty", "90"});
+    CAPTURE(flags);
+    CHECK(text_at(run_json(short_run(Words{"-n", "24"} + flags)), "text") !=
+          text_at(plain, "text"));
+  }
+  SECTION("truncation to one token is the greedy choice") {
+    const Words flags =
+        GENERATE(Words{"--top-k", "1"}, Words{"--top-p", "0.0001"}, Words{"--min-p", "1"});
+    CAPTURE(flags);
+    CHECK(text_at(run_json(short_run(Words{"-n", "24", "--temp", "2"} + flags)), "state_hash") ==
+          text_at(plain, "state_hash"));
+  }
+}
+
+TEST_CASE("The last of two equal flags wins") {
+  CHECK(integer_at(run_json(short_run({"--seed", "1", "--seed", "2"})), "seed") == 2);
+}
+
+TEST_CASE("The prompt comes from -p, from a file, or from stdin, and is the same") {
+  const testing::TempFolder folder;
+  const std::string file = folder.write("prompt", "Hello there");
+  const Words common = {"run", "--json", "-q", tiny, "-n", "4", "--temp", "0"};
+  const std::string hash =
+      text_at(only_json(run_program(common + Words{"-p", "Hello there"})), "state_hash");
+  CHECK(text_at(only_json(run_program(common + Words{"-f", file})), "state_hash") == hash);
+  const Outcome piped = run_program(common + Words{"-f", "-"}, {.input = "Hello there"});
+  CHECK(text_at(only_json(piped), "state_hash") == hash);
+}
+
+TEST_CASE("The model comes from -m, from the first word, or is the embedded one") {
+  CHECK(integer_at(run_json({"-m", tiny, "-p", "x", "-n", "1"}), "model.experts") ==
+        integer_at(run_json({tiny, "-p", "x", "-n", "1"}), "model.experts"));
+  CHECK(text_at(run_json({"-p", "x", "-n", "1"}), "model.name") == "Little Tales MoE");
+}
+
+TEST_CASE("Quiet leaves stderr empty; otherwise the report stands there, and verbose says more") {
+  const Words common = Words{"run"} + short_run({});
+  CHECK(run_program(common + Words{"-q"}).err.empty());
+  const Outcome usual = run_program(common);
+  CHECK(contains(usual.err, "tokens/s"));
+  CHECK_FALSE(contains(usual.err, "plan:"));
+  CHECK(contains(run_program(common + Words{"-v"}).err, "plan:"));
+}
+
+TEST_CASE("A wrong value ends with 1 before any text, and the message names the flag") {
+  struct Wrong {
+    Words flags;
+    const char* named;
+  };
+  const auto wrong = GENERATE(
+      Wrong{{"-n", "abc"}, "--predict"}, Wrong{{"-n", "-5"}, "--predict"},
+      Wrong{{"-n", "0"}, "-n 0"}, Wrong{{"-c", "x"}, "--ctx"}, Wrong{{"-c", "99999999"}, "-c"},
+      Wrong{{"-t", "-1"}, "--threads"}, Wrong{{"-t", "5000"}, "-t 5000"},
+      Wrong{{"-ub", "0"}, "-ub 0"}, Wrong{{"-ub", "999999"}, "-ub"},
+      Wrong{{"--seed", "-2"}, "--seed"}, Wrong{{"--seed", "4294967296"}, "--seed"},
+      Wrong{{"--temp", "warm"}, "--temp"}, Wrong{{"--temp", "nan"}, "--temp"},
+      Wrong{{"--top-k", "x"}, "--top-k"}, Wrong{{"--top-p", "-1"}, "--top-p"},
+      Wrong{{"--min-p", "2"}, "--min-p"}, Wrong{{"--repeat-penalty", "0"}, "--repeat-penalty"},
+      Wrong{{"--repeat-last-n", "-5"}, "--repeat-last-n"},
+      Wrong{{"--presence-penalty", "inf"}, "--presence-penalty"},
+      Wrong{{"--frequency-penalty", "x"}, "--frequency-penalty"},
+      Wrong{{"--preset", "huge"}, "--preset"}, Wrong{{"--cache", "5X"}, "--cache"},
+      Wrong{{"--cache", "-1"}, "--cache"}, Wrong{{"--trunk", "200%"}, "--trunk"},
+      Wrong{{"--kv", "q3"}, "--kv"}, Wrong{{"--activations", "q4"}, "--activations"},
+      Wrong{{"--isa", "mmx"}, "--isa"}, Wrong{{"--io", "mmap"}, "--io"},
+      Wrong{{"--direct", "maybe"}, "--direct"}, Wrong{{"--prefetch", "magic"}, "--prefetch"},
+      Wrong{{"--policy", "fifo"}, "--policy"}, Wrong{{"--stop"}, "--stop"},
+      Wrong{{"--no-such-flag"}, "--no-such-flag"}, Wrong{{"a", "b"}, "b"});
+  CAPTURE(wrong.flags);
+  const Outcome outcome = run_program(Words{"run"} + short_run(wrong.flags));
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 1);
+  CHECK(outcome.out.empty());
+  CHECK(contains(outcome.err, wrong.named));
+}
+
+TEST_CASE("A list of kernels that this CPU lacks is refused with what it has") {
+  // No CPU has both.
+  const Outcome neon = run_program(Words{"run"} + short_run({"--isa", "neon-dotprod"}));
+  const Outcome amx = run_program(Words{"run"} + short_run({"--isa", "avx2"}));
+  const Outcome& refused = neon.code == 0 ? amx : neon;
+  CHECK(refused.code == 1);
+  CHECK(contains(refused.err, "--isa"));
+  CHECK(contains(refused.err, "scalar"));
+}

@@ -2,11 +2,9 @@
 // kernel_table.h. The definition, for one head:
 //
 // Positions are cut at absolute multiples of 256. For a part, over its visible positions j:
-//   s_j = fl(scale * dot(q, k_j))   canonical float dot; f16 elements are converted exactly
-//   m   = max s_j
-//   p_j = exp(s_j - m)
-//   l   = sum of p_j                16 accumulators by j mod 16 from +0, then the tree
-//   o_c = fma(p_j, v_j[c], o_c)     j ascending, from +0
+//   s_j = fl(scale * dot(q, k_j))   canonical float dot; f16 and q8_0 elements are converted
+//   exactly m   = max s_j p_j = exp(s_j - m) l   = sum of p_j                16 accumulators by j
+//   mod 16 from +0, then the tree o_c = fma(p_j, v_j[c], o_c)     j ascending, from +0
 // Parts merge in ascending order. The first one is taken as it is: M = m, L = l, O = o. Then
 //   M'  = max(M, m)   a = exp(M - M')   b = exp(m - M')
 //   L   = fma(L, a, fl(l * b))
@@ -27,34 +25,66 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/blocks.h"
 #include "kernels/kernel_table.h"
 #include "kernels/softmax-inl.h"
 
 namespace millrace {
 namespace {
 
+// How rows of the cache are read: 16 elements from a column that is a multiple of 16.
 template <class Isa>
 struct HalfElements {
-  using Element = std::uint16_t;
-  static typename Isa::F32x16 load(const Element* p) { return Isa::load_f16(p); }
-  static typename Isa::F32x16 load_first(const Element* p, std::size_t lanes) {
-    return Isa::load_f16_first(p, lanes);
+  static constexpr std::size_t row_bytes(std::size_t elements) { return 2 * elements; }
+  static const std::uint16_t* at(const std::byte* row, std::size_t column) {
+    return reinterpret_cast<const std::uint16_t*>(row) + column;
+  }
+  static typename Isa::F32x16 load(const std::byte* row, std::size_t column) {
+    return Isa::load_f16(at(row, column));
+  }
+  static typename Isa::F32x16 load_first(const std::byte* row, std::size_t column,
+                                         std::size_t lanes) {
+    return Isa::load_f16_first(at(row, column), lanes);
   }
 };
 
 template <class Isa>
 struct FloatElements {
-  using Element = float;
-  static typename Isa::F32x16 load(const Element* p) { return Isa::load(p); }
-  static typename Isa::F32x16 load_first(const Element* p, std::size_t lanes) {
-    return Isa::load_first(p, lanes);
+  static constexpr std::size_t row_bytes(std::size_t elements) { return 4 * elements; }
+  static const float* at(const std::byte* row, std::size_t column) {
+    return reinterpret_cast<const float*>(row) + column;
+  }
+  static typename Isa::F32x16 load(const std::byte* row, std::size_t column) {
+    return Isa::load(at(row, column));
+  }
+  static typename Isa::F32x16 load_first(const std::byte* row, std::size_t column,
+                                         std::size_t lanes) {
+    return Isa::load_first(at(row, column), lanes);
+  }
+};
+
+// Blocks of 32 with a half scale; a product of scale and code is exact. Rows are whole blocks, with
+// zeros behind the last element, so a tail is a full load.
+template <class Isa>
+struct Q8Elements {
+  static constexpr std::size_t row_bytes(std::size_t elements) {
+    return elements / 32 * sizeof(BlockQ8_0);
+  }
+  static typename Isa::F32x16 load(const std::byte* row, std::size_t column) {
+    const std::byte* const block = row + row_bytes(column);
+    std::uint16_t d;
+    __builtin_memcpy(&d, block, sizeof d);
+    const std::byte* const q = block + offsetof(BlockQ8_0, q) + column % 32;
+    return Isa::mul(Isa::set1(Isa::half_to_float(d)), Isa::i8_to_f32(Isa::load_b16(q)));
+  }
+  static typename Isa::F32x16 load_first(const std::byte* row, std::size_t column, std::size_t) {
+    return load(row, column);
   }
 };
 
 template <class Isa, class Elements>
 class Attention {
   using Vector = typename Isa::F32x16;
-  using Element = typename Elements::Element;
   static constexpr std::size_t block_heads = attention_block_heads;
   static constexpr std::size_t part_positions = attention_part_positions;
   static constexpr std::size_t tile = Isa::attention_tile;             // accumulators
@@ -106,6 +136,12 @@ class Attention {
     finish();
   }
 
+  // The row of an absolute position.
+  const std::byte* cached(const void* rows, std::size_t position, std::size_t stride) const {
+    return static_cast<const std::byte*>(rows) +
+           (position - args_.origin) * Elements::row_bytes(stride);
+  }
+
   // The 256 scores, then weights, of a head of the block; a position has the same place in all
   // parts.
   float* row(std::size_t head) const { return args_.scratch + head * part_positions; }
@@ -124,12 +160,11 @@ class Attention {
   template <std::size_t heads>
   void scores_of(const Part& part, std::size_t head) const {
     constexpr std::size_t positions = tile / heads;
-    const auto* const keys = static_cast<const Element*>(args_.k);
     for (std::size_t j = 0; j < part.count; j += positions) {
       const std::size_t left = part.count - j;
-      const Element* rows[positions];
+      const std::byte* rows[positions];
       for (std::size_t p = 0; p < positions; ++p) {  // past the end the last row again
-        rows[p] = keys + (part.begin + j + (p < left ? p : left - 1)) * args_.k_stride;
+        rows[p] = cached(args_.k, part.begin + j + (p < left ? p : left - 1), args_.k_stride);
       }
       alignas(64) float scores[tile];
       score_tile<heads, positions>(args_.q + (head_ + head) * args_.head_dim, rows, scores);
@@ -141,7 +176,7 @@ class Attention {
   }
 
   template <std::size_t heads, std::size_t positions>
-  void score_tile(const float* q, const Element* const (&rows)[positions], float* scores) const {
+  void score_tile(const float* q, const std::byte* const (&rows)[positions], float* scores) const {
     const std::size_t dim = args_.head_dim;
     Vector acc[tile];
     for (std::size_t i = 0; i < tile; ++i) acc[i] = Isa::zero();
@@ -150,7 +185,7 @@ class Attention {
       Vector queries[heads];
       for (std::size_t h = 0; h < heads; ++h) queries[h] = Isa::load(q + h * dim + c);
       for (std::size_t p = 0; p < positions; ++p) {
-        const Vector key = Elements::load(rows[p] + c);
+        const Vector key = Elements::load(rows[p], c);
         for (std::size_t h = 0; h < heads; ++h) {
           Vector& sum = acc[h * positions + p];
           sum = Isa::fma(key, queries[h], sum);
@@ -162,7 +197,7 @@ class Attention {
         const Vector query = Isa::load_first(q + h * dim + c, lanes);
         for (std::size_t p = 0; p < positions; ++p) {
           Vector& sum = acc[h * positions + p];
-          sum = Isa::fma(Elements::load_first(rows[p] + c, lanes), query, sum);
+          sum = Isa::fma(Elements::load_first(rows[p], c, lanes), query, sum);
         }
       }
     }
@@ -229,14 +264,15 @@ class Attention {
   template <std::size_t heads, std::size_t vectors, bool full>
   void value_tile(const Part& part, std::size_t head, std::size_t column, std::size_t lanes) const {
     const float* const weights = row(head) + part.offset;
-    const auto* values =
-        static_cast<const Element*>(args_.v) + part.begin * args_.v_stride + column;
+    const std::byte* values = cached(args_.v, part.begin, args_.v_stride);
+    const std::size_t step = Elements::row_bytes(args_.v_stride);
     Vector acc[heads * vectors];
     for (std::size_t i = 0; i < heads * vectors; ++i) acc[i] = Isa::zero();
-    for (std::size_t j = 0; j < part.count; ++j, values += args_.v_stride) {
+    for (std::size_t j = 0; j < part.count; ++j, values += step) {
       Vector value[vectors];
       for (std::size_t c = 0; c < vectors; ++c) {
-        value[c] = full ? Elements::load(values + 16 * c) : Elements::load_first(values, lanes);
+        value[c] = full ? Elements::load(values, column + 16 * c)
+                        : Elements::load_first(values, column, lanes);
       }
       for (std::size_t h = 0; h < heads; ++h) {
         const Vector weight = Isa::set1(weights[h * part_positions + j]);
@@ -299,6 +335,11 @@ void attention_f16(const AttentionArgs& args) {
 template <class Isa>
 void attention_f32(const AttentionArgs& args) {
   Attention<Isa, FloatElements<Isa>>::run(args);
+}
+
+template <class Isa>
+void attention_q8_0(const AttentionArgs& args) {
+  Attention<Isa, Q8Elements<Isa>>::run(args);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/kernel_table.h"
 #include "kernels/math-inl.h"
 
 namespace millrace {
@@ -46,6 +47,31 @@ void swiglu(const float* gate, const float* up, std::size_t count, float* out) {
   for_vectors(count, [=](std::size_t i, std::size_t lanes) {
     const auto silu = silu_lanes<Isa>(load_lanes<Isa>(gate + i, lanes));
     store_lanes<Isa>(out + i, Isa::mul(silu, load_lanes<Isa>(up + i, lanes)), lanes);
+  });
+}
+
+// g = min(gate, limit), u = clamp(up, limit): fl(fl(g / (1 + exp(-fl(slope * g)))) * fl(u +
+// offset)). min and max give their second operand when one is NaN, so NaN passes through.
+template <class Isa>
+void swiglu_clamped(const float* gate, const float* up, std::size_t count, const SwigluClamp& clamp,
+                    float* out) {
+  const auto limit = Isa::set1(clamp.limit);
+  const auto low = Isa::set1(-clamp.limit);
+  const auto slope = Isa::set1(-clamp.slope);
+  const auto offset = Isa::set1(clamp.offset);
+  const auto one = Isa::set1(1.0f);
+  for_vectors(count, [=](std::size_t i, std::size_t lanes) {
+    const auto g = Isa::min(limit, load_lanes<Isa>(gate + i, lanes));
+    const auto u = Isa::max(low, Isa::min(limit, load_lanes<Isa>(up + i, lanes)));
+    const auto silu = Isa::div(g, Isa::add(one, exp_lanes<Isa>(Isa::mul(slope, g))));
+    store_lanes<Isa>(out + i, Isa::mul(silu, Isa::add(u, offset)), lanes);
+  });
+}
+
+template <class Isa>
+void sigmoid(const float* x, std::size_t count, float* out) {
+  for_vectors(count, [=](std::size_t i, std::size_t lanes) {
+    store_lanes<Isa>(out + i, sigmoid_lanes<Isa>(load_lanes<Isa>(x + i, lanes)), lanes);
   });
 }
 

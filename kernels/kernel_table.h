@@ -64,16 +64,17 @@ struct AttentionArgs {
   std::size_t heads;  // query heads of this KV head
   std::size_t head_dim;
   std::size_t value_dim;
-  const void* k;  // f16 or f32 elements, as the function says
+  const void* k;  // rows of f16, f32 or q8_0 elements, as the function says
   const void* v;
   std::size_t k_stride;  // elements from one position to the next
   std::size_t v_stride;
   std::size_t first;  // absolute positions; parts of 256 start at multiples of 256
   std::size_t last;
-  float scale;         // score = scale * dot(q, k)
-  const float* sinks;  // one logit per head, or nullptr
-  float* out;          // heads x value_dim, contiguous
-  float* scratch;      // attention_scratch_floats() floats, used by this call alone
+  float scale;             // score = scale * dot(q, k)
+  const float* sinks;      // one logit per head, or nullptr
+  float* out;              // heads x value_dim, contiguous
+  float* scratch;          // attention_scratch_floats() floats, used by this call alone
+  std::size_t origin = 0;  // position of the first row of k and v, <= first
 };
 inline constexpr std::size_t attention_part_positions = 256;
 // Heads that go through a part together; with more heads K and V are read again for each block.
@@ -81,6 +82,13 @@ inline constexpr std::size_t attention_block_heads = 16;
 constexpr std::size_t attention_scratch_floats() noexcept {
   return attention_block_heads * attention_part_positions;
 }
+
+// Gated units with both halves clamped: gate at most `limit`, up within +-limit (NaN stays NaN).
+struct SwigluClamp {
+  float limit;
+  float slope;   // of the sigmoid
+  float offset;  // added to up
+};
 
 struct KernelTable {
   const char* name;  // "scalar", "avx2", …: CONTRACT's ISA names
@@ -107,16 +115,26 @@ struct KernelTable {
                     const float* cosine, const float* sine);
   void (*attention_f16)(const AttentionArgs& args);
   void (*attention_f32)(const AttentionArgs& args);
+  // Strides are multiples of 32 elements; a row of n elements is n / 32 blocks of BlockQ8_0.
+  void (*attention_q8_0)(const AttentionArgs& args);
   // In place, by true division. -infinity gives 0; a NaN, a +infinity or nothing but -infinity
   // makes all results NaN.
   void (*softmax)(float* x, std::size_t count);
   void (*swiglu)(const float* gate, const float* up, std::size_t count,
-                 float* out);                                // silu(gate) * up; out may be gate
+                 float* out);  // silu(gate) * up; out may be gate
+  // g / (1 + exp(-slope * g)) * (u + offset) with the clamped g and u; out may be gate.
+  void (*swiglu_clamped)(const float* gate, const float* up, std::size_t count,
+                         const SwigluClamp& clamp, float* out);
+  void (*sigmoid)(const float* x, std::size_t count,
+                  float* out);                               // sigmoid_f32's bits; out may be x
   void (*add)(const float* x, std::size_t count, float* y);  // y += x
   void (*add_scaled)(const float* x, float factor, std::size_t count,
                      float* y);  // y = fma(factor, x, y)
   void (*to_f16)(const float* x, std::size_t count,
                  std::uint16_t* out);  // round to nearest even, overflow to infinity
+  // ceil(count / 32) blocks: the codes of quantize_q8, its scale as a half. A NaN or infinity makes
+  // its block NaN.
+  void (*to_q8_0)(const float* x, std::size_t count, std::byte* out);
   void (*exp)(const float* x, std::size_t count,
               float* out);  // kernels/math's exp; for tests and the sampler
   bool (*all_finite)(const float* x, std::size_t count);

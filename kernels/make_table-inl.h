@@ -55,11 +55,15 @@ consteval void add_layer_kernels(KernelTable& table) {
   table.rope_neox = &rope_neox<Isa>;
   table.attention_f16 = &attention_f16<Isa>;
   table.attention_f32 = &attention_f32<Isa>;
+  table.attention_q8_0 = &attention_q8_0<Isa>;
   table.softmax = &softmax<Isa>;
   table.swiglu = &swiglu<Isa>;
+  table.swiglu_clamped = &swiglu_clamped<Isa>;
+  table.sigmoid = &sigmoid<Isa>;
   table.add = &add<Isa>;
   table.add_scaled = &add_scaled<Isa>;
   table.to_f16 = &to_f16<Isa>;
+  table.to_q8_0 = &to_q8_0<Isa>;
   table.exp = &exp_all<Isa>;
   table.all_finite = &all_finite<Isa>;
 }

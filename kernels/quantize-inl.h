@@ -1,6 +1,7 @@
 // Activations to 8 bits, per 32 values, over an ISA policy.
 #pragma once
 
+#include "kernels/blocks.h"
 #include "kernels/kernel_table.h"
 
 namespace millrace {
@@ -42,6 +43,23 @@ bool quantize_q8(const float* x, std::size_t columns, std::int8_t* q, float* sca
     sum[b] = 0;
   }
   return true;
+}
+
+// Rows of the KV cache: whole blocks, zeros behind the last value.
+template <class Isa>
+void to_q8_0(const float* x, std::size_t count, std::byte* out) {
+  for (std::size_t i = 0; i < count; i += 32, out += sizeof(BlockQ8_0)) {
+    const std::size_t left = count - i;
+    alignas(64) float padded[32] = {};
+    if (left < 32) __builtin_memcpy(padded, x + i, left * sizeof(float));
+    BlockQ8_0 block{};
+    float scale;
+    std::int32_t sum;
+    if (!quantize_block<Isa>(left < 32 ? padded : x + i, block.q, &scale, &sum))
+      scale = __builtin_nanf("");
+    Isa::store_f16_first(&block.d, Isa::set1(scale), 1);
+    __builtin_memcpy(out, &block, sizeof block);
+  }
 }
 
 }  // namespace

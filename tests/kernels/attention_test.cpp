@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/blocks.h"
 #include "kernels/dispatch.h"
 #include "kernels/math.h"
 #include "runtime/base/limits.h"
@@ -33,6 +34,7 @@ struct World {
   std::size_t k_stride;
   std::size_t v_stride;
   float scale;
+  std::size_t origin = 0;
   std::vector<float> q, sinks, k, v;
   std::vector<std::uint16_t> k_half, v_half;
 
@@ -132,6 +134,23 @@ std::vector<float> attend_by_definition(const World& world) {
   return out;
 }
 
+// All but where cache, output and scratch lie.
+AttentionArgs arguments(const World& world) {
+  AttentionArgs args{};
+  args.q = world.q.data();
+  args.heads = world.shape.heads;
+  args.head_dim = world.shape.head_dim;
+  args.value_dim = world.shape.value_dim;
+  args.k_stride = world.k_stride;
+  args.v_stride = world.v_stride;
+  args.first = world.shape.first;
+  args.last = world.shape.last;
+  args.scale = world.scale;
+  args.sinks = world.shape.sinks ? world.sinks.data() : nullptr;
+  args.origin = world.origin;
+  return args;
+}
+
 // Runs a table's function on guarded copies of the world's arrays.
 std::vector<float> attend(const KernelTable& table, const World& world, bool half) {
   const Shape& shape = world.shape;
@@ -145,19 +164,11 @@ std::vector<float> attend(const KernelTable& table, const World& world, bool hal
       std::vector<float>(attention_scratch_floats(), std::numeric_limits<float>::quiet_NaN()));
   GuardedArray<float> out(
       std::vector<float>(shape.heads * shape.value_dim, std::numeric_limits<float>::quiet_NaN()));
-  AttentionArgs args{};
+  AttentionArgs args = arguments(world);
   args.q = q.data();
-  args.heads = shape.heads;
-  args.head_dim = shape.head_dim;
-  args.value_dim = shape.value_dim;
   args.k = half ? static_cast<const void*>(k_half.data()) : k.data();
   args.v = half ? static_cast<const void*>(v_half.data()) : v.data();
-  args.k_stride = world.k_stride;
-  args.v_stride = world.v_stride;
-  args.first = shape.first;
-  args.last = shape.last;
-  args.scale = world.scale;
-  args.sinks = shape.sinks ? sinks.data() : nullptr;
+  if (shape.sinks) args.sinks = sinks.data();
   args.out = out.data();
   args.scratch = scratch.data();
   (half ? table.attention_f16 : table.attention_f32)(args);
@@ -262,5 +273,59 @@ TEST_CASE("attention: large scores do not overflow, and a NaN stays in its head"
     const std::vector<float> with_nan = attend(*table, world, false);
     for (std::size_t c = 0; c < 16; ++c) CHECK(std::isnan(with_nan[c]));
     CHECK(table->all_finite(with_nan.data() + 16, 16));
+  }
+}
+
+TEST_CASE("attention: rows may begin at any position up to the first visible one") {
+  World world({3, 20, 24, 700, 1000, true}, 25);
+  const std::vector<float> whole = attend(*supported_kernels().back(), world, true);
+  for (const std::size_t origin : {1u, 256u, 699u, 700u}) {
+    World later = world;
+    later.k_half.erase(later.k_half.begin(),
+                       later.k_half.begin() + static_cast<std::ptrdiff_t>(origin * world.k_stride));
+    later.v_half.erase(later.v_half.begin(),
+                       later.v_half.begin() + static_cast<std::ptrdiff_t>(origin * world.v_stride));
+    later.origin = origin;
+    for (const KernelTable* table : supported_kernels())
+      CHECK(first_difference(whole, attend(*table, later, true)) == -1);
+  }
+}
+
+TEST_CASE("attention: q8_0 rows count as the floats that their blocks decode to") {
+  for (const Shape& shape : {Shape{5, 64, 96, 0, 300, true}, Shape{2, 80, 40, 3, 40, false},
+                             Shape{17, 576, 512, 0, 9, false}}) {
+    World world(shape, 26);
+    // The rows as blocks, and the floats that these mean.
+    const auto rounded = [&](std::vector<float>& values, std::size_t& stride, std::size_t columns) {
+      const std::size_t blocks = (columns + 31) / 32;
+      const std::size_t positions = shape.last + 1;
+      std::vector<float> decoded(positions * blocks * 32);
+      std::vector<std::byte> rows(positions * blocks * sizeof(BlockQ8_0));
+      const KernelTable& scalar = *supported_kernels().front();
+      for (std::size_t j = 0; j < positions; ++j) {
+        std::byte* const row = &rows[j * blocks * sizeof(BlockQ8_0)];
+        scalar.to_q8_0(&values[j * stride], columns, row);
+        scalar.decode_row[static_cast<std::size_t>(DType::q8_0)](row, blocks * 32,
+                                                                 &decoded[j * blocks * 32]);
+      }
+      values = decoded;
+      stride = blocks * 32;
+      return rows;
+    };
+    GuardedArray<std::byte> k(rounded(world.k, world.k_stride, shape.head_dim));
+    GuardedArray<std::byte> v(rounded(world.v, world.v_stride, shape.value_dim));
+    const std::vector<float> expected = attend_by_definition(world);
+    for (const KernelTable* table : supported_kernels()) {
+      INFO(table->name << ", " << name_of(shape));
+      std::vector<float> scratch(attention_scratch_floats());
+      std::vector<float> out(shape.heads * shape.value_dim);
+      AttentionArgs args = arguments(world);
+      args.k = k.data();
+      args.v = v.data();
+      args.out = out.data();
+      args.scratch = scratch.data();
+      table->attention_q8_0(args);
+      CHECK(first_difference(expected, out) == -1);
+    }
   }
 }

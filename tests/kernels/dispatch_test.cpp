@@ -107,6 +107,10 @@ TEST_CASE("dispatch: every entry for a layer's other work is filled in every tab
     CHECK(table->attention_f32 != nullptr);
     CHECK(table->softmax != nullptr);
     CHECK(table->swiglu != nullptr);
+    CHECK(table->swiglu_clamped != nullptr);
+    CHECK(table->sigmoid != nullptr);
+    CHECK(table->attention_q8_0 != nullptr);
+    CHECK(table->to_q8_0 != nullptr);
     CHECK(table->add != nullptr);
     CHECK(table->add_scaled != nullptr);
     CHECK(table->to_f16 != nullptr);

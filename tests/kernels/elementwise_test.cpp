@@ -1,11 +1,14 @@
 // Everything of a layer but products and attention: each ISA gives the bits of scalar, and scalar
 // is right.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <vector>
 
+#include "kernels/blocks.h"
 #include "kernels/dispatch.h"
 #include "kernels/math.h"
 #include "tests/kernels/values.h"
@@ -94,6 +97,14 @@ TEST_CASE("element-wise kernels: the same bits on every ISA, for every tail and 
   same_on_every_isa(-30, 30,
                     [](const KernelTable& table, const float* x, std::size_t count, float* y) {
                       table.swiglu(y, x, count, y);
+                    });
+  same_on_every_isa(-30, 30,
+                    [](const KernelTable& table, const float* x, std::size_t count, float* y) {
+                      table.swiglu_clamped(y, x, count, {7, 1.702f, 1}, y);
+                    });
+  same_on_every_isa(-120, 120,
+                    [](const KernelTable& table, const float* x, std::size_t count, float* y) {
+                      table.sigmoid(x, count, y);
                     });
   same_on_every_isa(-30, 30,
                     [](const KernelTable& table, const float* x, std::size_t count, float* y) {
@@ -306,5 +317,91 @@ TEST_CASE("all_finite finds a NaN or infinity at every place") {
         x.data()[i] = 0.0f;
       }
     }
+  }
+}
+
+TEST_CASE("sigmoid on every ISA gives the bits of sigmoid_f32") {
+  std::vector<float> x = Random(31).floats(1000, -100, 100);
+  for (const float special : {0.0f, -0.0f, infinity, -infinity, not_a_number}) x.push_back(special);
+  std::vector<float> expected(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) expected[i] = sigmoid_f32(x[i]);
+  for (const KernelTable* table : supported_kernels()) {
+    INFO(table->name);
+    std::vector<float> out(x.size());
+    table->sigmoid(x.data(), x.size(), out.data());
+    CHECK(first_difference(expected, out) == -1);
+  }
+}
+
+TEST_CASE("swiglu_clamped agrees with float64: the gate has no lower bound, up has both") {
+  Random random(32);
+  const std::vector<float> gate = random.floats(2000, -12, 12);
+  const std::vector<float> up = random.floats(2000, -12, 12);
+  std::vector<float> y(gate.size());
+  for (const SwigluClamp& clamp : {SwigluClamp{7, 1.702f, 1}, SwigluClamp{10, 1, 0}}) {
+    scalar().swiglu_clamped(gate.data(), up.data(), y.size(), clamp, y.data());
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const double limit = static_cast<double>(clamp.limit);
+      const double g = std::fmin(static_cast<double>(gate[i]), limit);
+      const double u = std::fmax(-limit, std::fmin(static_cast<double>(up[i]), limit));
+      const double sum = u + static_cast<double>(clamp.offset);
+      const double exact = g / (1 + std::exp(-static_cast<double>(clamp.slope) * g)) * sum;
+      const double rounding =
+          2e-6 * std::fabs(exact) + 2e-7 * std::fabs(g);  // of slope*g, u+offset
+      REQUIRE(std::fabs(static_cast<double>(y[i]) - exact) <= rounding);
+    }
+  }
+}
+
+TEST_CASE("swiglu_clamped: infinities are clamped, a NaN stays one") {
+  for (const KernelTable* table : supported_kernels()) {
+    INFO(table->name);
+    const std::vector<float> gate = {infinity, -infinity, not_a_number, 1, 1, 1};
+    const std::vector<float> up = {0, 0, 0, infinity, -infinity, not_a_number};
+    std::vector<float> y(gate.size());
+    table->swiglu_clamped(gate.data(), up.data(), y.size(), {7, 1.702f, 1}, y.data());
+    CHECK(y[0] == Approx(7.0).epsilon(1e-4));
+    CHECK(std::isnan(y[1]));  // -infinity / infinity
+    CHECK(std::isnan(y[2]));
+    CHECK(y[3] == Approx(8 * 0.845795).epsilon(1e-4));
+    CHECK(y[4] == Approx(-6 * 0.845795).epsilon(1e-4));
+    CHECK(std::isnan(y[5]));
+  }
+}
+
+TEST_CASE("to_q8_0: the codes of quantize_q8 and a half scale, zeros behind the last value") {
+  Random random(33);
+  for (std::size_t count = 0; count <= 70; ++count) {
+    const std::vector<float> x = random.floats(count, -5, 5);
+    const std::size_t blocks = (count + 31) / 32;
+    std::vector<float> padded(blocks * 32);
+    std::copy(x.begin(), x.end(), padded.begin());
+    std::vector<std::int8_t> q(q8_stride(padded.size()));
+    std::vector<float> scale(q.size() / 32);
+    std::vector<std::int32_t> sum(q.size() / 32);
+    REQUIRE(scalar().quantize_q8(padded.data(), padded.size(), q.data(), scale.data(), sum.data()));
+    for (const KernelTable* table : supported_kernels()) {
+      INFO(table->name << ", count " << count);
+      GuardedArray<float> input(x);
+      std::vector<std::byte> out(blocks * sizeof(BlockQ8_0) + 1, std::byte{0x5a});
+      table->to_q8_0(input.data(), count, out.data());
+      CHECK(out.back() == std::byte{0x5a});
+      for (std::size_t b = 0; b < blocks; ++b) {
+        BlockQ8_0 block;
+        std::memcpy(&block, &out[b * sizeof block], sizeof block);
+        std::uint16_t half = 0;
+        scalar().to_f16(&scale[b], 1, &half);
+        CHECK(block.d == half);
+        CHECK(std::memcmp(block.q, &q[b * 32], 32) == 0);
+      }
+    }
+  }
+  std::vector<float> bad(32, 1.0f);
+  bad[5] = infinity;
+  for (const KernelTable* table : supported_kernels()) {
+    BlockQ8_0 block;
+    table->to_q8_0(bad.data(), bad.size(), reinterpret_cast<std::byte*>(&block));
+    CHECK((block.d & 0x7c00) == 0x7c00);  // a half NaN
+    CHECK((block.d & 0x3ff) != 0);
   }
 }

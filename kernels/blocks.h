@@ -21,6 +21,41 @@ struct BlockQ4_0 {
 };
 static_assert(sizeof(BlockQ4_0) == 18 && offsetof(BlockQ4_0, q) == 2);
 
+// x[j] = d * low nibble of q[j] + m, x[j + 16] = d * high nibble of q[j] + m
+struct BlockQ4_1 {
+  std::uint16_t d;  // f16
+  std::uint16_t m;  // f16
+  std::uint8_t q[16];
+};
+static_assert(sizeof(BlockQ4_1) == 20 && offsetof(BlockQ4_1, q) == 4);
+
+// Nibbles as in Q4_0; bit i of `high` is the fifth bit of code i. x = d * (code - 16)
+struct BlockQ5_0 {
+  std::uint16_t d;  // f16
+  std::uint8_t high[4];
+  std::uint8_t q[16];
+};
+static_assert(sizeof(BlockQ5_0) == 22 && offsetof(BlockQ5_0, q) == 6);
+
+// Codes as in Q5_0. x = d * code + m
+struct BlockQ5_1 {
+  std::uint16_t d;  // f16
+  std::uint16_t m;  // f16
+  std::uint8_t high[4];
+  std::uint8_t q[16];
+};
+static_assert(sizeof(BlockQ5_1) == 24 && offsetof(BlockQ5_1, q) == 8);
+
+// x = d * iq4_codes[nibble], nibbles as in Q4_0
+struct BlockIQ4_NL {
+  std::uint16_t d;  // f16
+  std::uint8_t q[16];
+};
+static_assert(sizeof(BlockIQ4_NL) == 18 && offsetof(BlockIQ4_NL, q) == 2);
+
+inline constexpr std::int8_t iq4_codes[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                              1,    13,   25,  38,  53,  69,  89,  113};
+
 // x = 2^(e - 128) * code[nibble], nibbles as in Q4_0; the codes are twice the E2M1 values, so that
 // they are integers. e = 255 has no special meaning.
 struct BlockMxfp4 {

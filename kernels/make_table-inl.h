@@ -7,6 +7,7 @@
 #include "kernels/elementwise-inl.h"
 #include "kernels/formats/float-inl.h"
 #include "kernels/formats/mxfp4-inl.h"
+#include "kernels/formats/nibble_blocks-inl.h"
 #include "kernels/formats/q4_0-inl.h"
 #include "kernels/formats/q8_0-inl.h"
 #include "kernels/kernel_table.h"
@@ -45,6 +46,10 @@ consteval void add_weight_kernels(KernelTable& table) {
   add_block_type<Isa, FormatQ8_0>(table, DType::q8_0);
   add_block_type<Isa, FormatQ4_0>(table, DType::q4_0);
   add_block_type<Isa, FormatMxfp4>(table, DType::mxfp4);
+  add_block_type<Isa, FormatQ4_1>(table, DType::q4_1);
+  add_block_type<Isa, FormatQ5_0>(table, DType::q5_0);
+  add_block_type<Isa, FormatQ5_1>(table, DType::q5_1);
+  add_block_type<Isa, FormatIQ4_NL>(table, DType::iq4_nl);
 }
 
 // The rest of a layer: norms, rotations, attention, element-wise functions.

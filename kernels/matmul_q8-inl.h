@@ -14,12 +14,26 @@ namespace {
 inline constexpr std::size_t group_blocks = 16;
 inline constexpr std::size_t group_values = 512;
 
+// Formats whose elements are d * code + m.
+template <class Isa, class Format>
+inline constexpr bool has_minima = requires(const std::byte* group) {
+  Format::template minima<Isa>(group);
+};
+
 // One token's activations of one group, in group order.
 template <class Isa>
 struct GroupActivations {
   typename Isa::Q8Group q;
   typename Isa::F32x16 scale;
   typename Isa::I32x16 surplus;  // what the format's unsigned codes add to each block's sum
+  typename Isa::F32x16 sum;      // only with minima
+};
+
+// The scales, and with minima the minima, of one row's group.
+template <class Isa>
+struct GroupScales {
+  typename Isa::F32x16 scale;
+  typename Isa::F32x16 minimum;
 };
 
 // One row's weights of one group, unpacked.
@@ -27,7 +41,14 @@ template <class Isa>
 struct GroupWeights {
   typename Isa::B64 lo[4];
   typename Isa::B64 hi[4];
-  typename Isa::F32x16 scale;
+  GroupScales<Isa> scales;
+};
+
+// The 16 canonical accumulators of one result, and those of its minima.
+template <class Isa>
+struct GroupSums {
+  typename Isa::F32x16 products;
+  typename Isa::F32x16 minima;
 };
 
 template <class Isa, class Format>
@@ -41,26 +62,59 @@ template <class Isa, class Format>
   constexpr std::int32_t offset = Format::template offset<Isa>;
   if constexpr (offset != 0)
     out.surplus = Isa::mul_i(Isa::set1_i(offset), Isa::group_order_i(Isa::load_i(x.sum + block)));
+  if constexpr (has_minima<Isa, Format>)
+    out.sum = Isa::group_order(Isa::to_f32(Isa::load_i(x.sum + block)));
   return out;
 }
 
-// acc + the group's 16 products; `sums` are the dots of the four quads.
 template <class Isa, class Format>
-[[gnu::always_inline]] inline typename Isa::F32x16 finish_group(
-    const typename Isa::I32x16 (&sums)[4], const typename Isa::F32x16& weight_scale,
-    const GroupActivations<Isa>& x, const typename Isa::F32x16& acc) {
+[[gnu::always_inline]] inline GroupScales<Isa> load_scales(const std::byte* group) {
+  GroupScales<Isa> out;
+  out.scale = Format::template scales<Isa>(group);
+  if constexpr (has_minima<Isa, Format>) out.minimum = Format::template minima<Isa>(group);
+  return out;
+}
+
+// Those of the first `blocks` blocks; the others become +0.
+template <class Isa, class Format>
+[[gnu::always_inline]] inline GroupScales<Isa> first_scales(GroupScales<Isa> scales,
+                                                            std::size_t blocks) {
+  scales.scale = Isa::first_blocks(scales.scale, blocks);
+  if constexpr (has_minima<Isa, Format>) scales.minimum = Isa::first_blocks(scales.minimum, blocks);
+  return scales;
+}
+
+template <class Isa>
+[[gnu::always_inline]] inline void clear(GroupSums<Isa>& acc) {
+  acc.products = Isa::zero();
+  acc.minima = Isa::zero();
+}
+
+template <class Isa, class Format>
+[[gnu::always_inline]] inline float total(const GroupSums<Isa>& acc) {
+  auto sum = acc.products;
+  if constexpr (has_minima<Isa, Format>) sum = Isa::add(sum, acc.minima);
+  return Isa::tree_sum(Isa::group_order(sum));
+}
+
+// Adds the group's 16 products to acc; `sums` are the dots of the four quads.
+template <class Isa, class Format>
+[[gnu::always_inline]] inline void finish_group(const typename Isa::I32x16 (&sums)[4],
+                                                const GroupScales<Isa>& w,
+                                                const GroupActivations<Isa>& x,
+                                                GroupSums<Isa>& acc) {
   auto sum = Isa::reduce_quads(sums);
   if constexpr (Format::template offset<Isa> != 0) sum = Isa::sub_i(sum, x.surplus);
-  return Isa::fma(Isa::to_f32(sum), Isa::mul(weight_scale, x.scale), acc);
+  acc.products = Isa::fma(Isa::to_f32(sum), Isa::mul(w.scale, x.scale), acc.products);
+  if constexpr (has_minima<Isa, Format>)
+    acc.minima = Isa::fma(x.sum, Isa::mul(w.minimum, x.scale), acc.minima);
 }
 
 // One row, one token, one group; weights go straight from memory into the dot. Only the first
 // `quads` quads hold blocks of the row.
 template <class Isa, class Format, int quads = 4>
-[[gnu::always_inline]] inline typename Isa::F32x16 dot_group(const std::byte* group,
-                                                             const GroupActivations<Isa>& x,
-                                                             const typename Isa::F32x16& scale,
-                                                             const typename Isa::F32x16& acc) {
+[[gnu::always_inline]] inline void dot_group(const std::byte* group, const GroupActivations<Isa>& x,
+                                             const GroupScales<Isa>& scales, GroupSums<Isa>& acc) {
   typename Isa::I32x16 sums[4];
   for (int quad = quads; quad < 4; ++quad) sums[quad] = Isa::zero_i();
   for (int quad = 0; quad < quads; ++quad) {
@@ -68,7 +122,7 @@ template <class Isa, class Format, int quads = 4>
     Format::template codes<Isa>(group + 4 * quad * Format::block_bytes, lo, hi);
     sums[quad] = Format::template dot<Isa>(lo, x.q.lo[quad], hi, x.q.hi[quad]);
   }
-  return finish_group<Isa, Format>(sums, scale, x, acc);
+  finish_group<Isa, Format>(sums, scales, x, acc);
 }
 
 // The last, partial group of a row. Its blocks past the row's end meet zero activations, so
@@ -106,15 +160,14 @@ void matvec_rows(const WeightRows& weights, std::size_t row, const Q8Batch& x, f
   const std::size_t rest = blocks % group_blocks;
   const std::byte* const first = weights.data + row * weights.row_bytes;
   const std::byte* ahead = first + count * weights.row_bytes + prefetch_distance;
-  typename Isa::F32x16 acc[count];
-  for (std::size_t r = 0; r < count; ++r) acc[r] = Isa::zero();
+  GroupSums<Isa> acc[count];
+  for (auto& one : acc) clear(one);
   for (std::size_t g = 0; g < full_groups; ++g) {
     const auto activations = load_activations<Isa, Format>(x, 0, g);
     for (std::size_t r = 0; r < count; ++r) {
       const std::byte* group = first + r * weights.row_bytes + g * group_bytes;
       ahead = prefetch_lines<Isa, group_bytes>(ahead);
-      acc[r] =
-          dot_group<Isa, Format>(group, activations, Format::template scales<Isa>(group), acc[r]);
+      dot_group<Isa, Format>(group, activations, load_scales<Isa, Format>(group), acc[r]);
     }
   }
   if (rest != 0) {
@@ -123,29 +176,29 @@ void matvec_rows(const WeightRows& weights, std::size_t row, const Q8Batch& x, f
       prefetch_lines<Isa, group_bytes>(ahead);
       ahead += rest * Format::block_bytes;
       const TailGroup<Format> tail(weights, row + r, full_groups, rest);
-      const auto scale = Isa::first_blocks(Format::template scales<Isa>(tail.data()), rest);
-      acc[r] = rest <= 8 ? dot_group<Isa, Format, 2>(tail.data(), activations, scale, acc[r])
-                         : dot_group<Isa, Format>(tail.data(), activations, scale, acc[r]);
+      const auto scales = first_scales<Isa, Format>(load_scales<Isa, Format>(tail.data()), rest);
+      if (rest <= 8) dot_group<Isa, Format, 2>(tail.data(), activations, scales, acc[r]);
+      else dot_group<Isa, Format>(tail.data(), activations, scales, acc[r]);
     }
   }
-  for (std::size_t r = 0; r < count; ++r) y[row + r] = Isa::tree_sum(Isa::group_order(acc[r]));
+  for (std::size_t r = 0; r < count; ++r) y[row + r] = total<Isa, Format>(acc[r]);
 }
 
 template <class Isa, class Format>
 [[gnu::always_inline]] inline void unpack_group(const std::byte* group, GroupWeights<Isa>& out) {
   for (int quad = 0; quad < 4; ++quad)
     Format::template codes<Isa>(group + 4 * quad * Format::block_bytes, out.lo[quad], out.hi[quad]);
-  out.scale = Format::template scales<Isa>(group);
+  out.scales = load_scales<Isa, Format>(group);
 }
 
 template <class Isa, class Format>
-[[gnu::always_inline]] inline typename Isa::F32x16 dot_unpacked(const GroupWeights<Isa>& w,
-                                                                const GroupActivations<Isa>& x,
-                                                                const typename Isa::F32x16& acc) {
+[[gnu::always_inline]] inline void dot_unpacked(const GroupWeights<Isa>& w,
+                                                const GroupActivations<Isa>& x,
+                                                GroupSums<Isa>& acc) {
   typename Isa::I32x16 sums[4];
   for (int quad = 0; quad < 4; ++quad)
     sums[quad] = Format::template dot<Isa>(w.lo[quad], x.q.lo[quad], w.hi[quad], x.q.hi[quad]);
-  return finish_group<Isa, Format>(sums, w.scale, x, acc);
+  finish_group<Isa, Format>(sums, w.scales, x, acc);
 }
 
 // Several tokens: a tile of row_count x token_count accumulators. Weights of a group are unpacked
@@ -158,9 +211,9 @@ void matmul_tile(const WeightRows& weights, std::size_t row, const Q8Batch& x, s
   const std::size_t full_groups = blocks / group_blocks;
   const std::size_t rest = blocks % group_blocks;
   const std::byte* ahead = weights.data + (row + row_count) * weights.row_bytes + prefetch_distance;
-  typename Isa::F32x16 acc[row_count][token_count];
+  GroupSums<Isa> acc[row_count][token_count];
   for (auto& row_acc : acc)
-    for (auto& one : row_acc) one = Isa::zero();
+    for (auto& one : row_acc) clear(one);
   for (std::size_t g = 0; g * group_blocks < blocks; ++g) {
     GroupActivations<Isa> activations[token_count];
     for (std::size_t t = 0; t < token_count; ++t)
@@ -174,15 +227,15 @@ void matmul_tile(const WeightRows& weights, std::size_t row, const Q8Batch& x, s
       } else {
         const TailGroup<Format> tail(weights, row + r, full_groups, rest);
         unpack_group<Isa, Format>(tail.data(), w);
-        w.scale = Isa::first_blocks(w.scale, rest);
+        w.scales = first_scales<Isa, Format>(w.scales, rest);
       }
       for (std::size_t t = 0; t < token_count; ++t)
-        acc[r][t] = dot_unpacked<Isa, Format>(w, activations[t], acc[r][t]);
+        dot_unpacked<Isa, Format>(w, activations[t], acc[r][t]);
     }
   }
   for (std::size_t r = 0; r < row_count; ++r)
     for (std::size_t t = 0; t < token_count; ++t)
-      y[(token + t) * y_stride + row + r] = Isa::tree_sum(Isa::group_order(acc[r][t]));
+      y[(token + t) * y_stride + row + r] = total<Isa, Format>(acc[r][t]);
 }
 
 template <class Isa, class Format, std::size_t row_count>

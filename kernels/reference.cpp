@@ -20,9 +20,11 @@ T read_as(const std::byte* p) {
   return value;
 }
 
-// A block as integer codes and one scale: x[i] = scale * code[i].
+// A block as integer codes, a scale and a minimum: x[i] = scale * code[i] + minimum.
 struct Block {
   double scale;
+  double minimum;
+  bool has_minimum;
   int code[32];
 };
 
@@ -30,6 +32,8 @@ int nibble(const std::byte* q, int i) {
   const int byte = std::to_integer<int>(q[i % 16]);
   return i < 16 ? byte & 15 : byte >> 4;
 }
+
+int bit(std::uint32_t word, int i) { return static_cast<int>(word >> i & 1u); }
 
 Block read_block(DType type, const std::byte* p) {
   Block block{};
@@ -41,6 +45,25 @@ Block read_block(DType type, const std::byte* p) {
     case DType::q4_0:
       block.scale = half_value(read_as<std::uint16_t>(p));
       for (int i = 0; i < 32; ++i) block.code[i] = nibble(p + 2, i) - 8;
+      return block;
+    case DType::q4_1:
+    case DType::q5_1:
+      block.scale = half_value(read_as<std::uint16_t>(p));
+      block.minimum = half_value(read_as<std::uint16_t>(p + 2));
+      block.has_minimum = true;
+      for (int i = 0; i < 32; ++i)
+        block.code[i] = type == DType::q4_1
+                            ? nibble(p + 4, i)
+                            : nibble(p + 8, i) + 16 * bit(read_as<std::uint32_t>(p + 4), i);
+      return block;
+    case DType::q5_0:
+      block.scale = half_value(read_as<std::uint16_t>(p));
+      for (int i = 0; i < 32; ++i)
+        block.code[i] = nibble(p + 6, i) + 16 * bit(read_as<std::uint32_t>(p + 2), i) - 16;
+      return block;
+    case DType::iq4_nl:
+      block.scale = half_value(read_as<std::uint16_t>(p));
+      for (int i = 0; i < 32; ++i) block.code[i] = iq4_codes[nibble(p + 2, i)];
       return block;
     case DType::mxfp4:
       block.scale = std::ldexp(1.0, std::to_integer<int>(p[0]) - 128);
@@ -88,7 +111,10 @@ void decode_row(DType type, const std::byte* row, std::size_t columns, double* o
       out[i] = read_as<float>(reinterpret_cast<const std::byte*>(&bits));
     } else {
       const Block block = read_block(type, row);
-      for (std::size_t j = 0; j < 32; ++j) out[i + j] = block.scale * block.code[j];
+      for (std::size_t j = 0; j < 32; ++j) {
+        out[i + j] = block.scale * block.code[j];
+        if (block.has_minimum) out[i + j] += block.minimum;
+      }
     }
   }
 }
@@ -116,14 +142,24 @@ bool quantize_q8(const float* x, std::size_t columns, std::int8_t* q, float* sca
 float dot_q8(DType type, const std::byte* row, std::size_t columns, const std::int8_t* q,
              const float* scale) {
   float acc[16] = {};
+  float minima[16] = {};
+  bool has_minimum = false;
   const std::size_t block_bytes = dtype_info(type).block_bytes;
   for (std::size_t b = 0; b < columns / 32; ++b) {
     const Block block = read_block(type, row + b * block_bytes);
+    std::int32_t products = 0;
     std::int32_t sum = 0;
-    for (int i = 0; i < 32; ++i) sum += block.code[i] * q[32 * b + static_cast<std::size_t>(i)];
+    for (int i = 0; i < 32; ++i) {
+      products += block.code[i] * q[32 * b + static_cast<std::size_t>(i)];
+      sum += q[32 * b + static_cast<std::size_t>(i)];
+    }
     const float both = static_cast<float>(block.scale) * scale[b];
-    acc[b % 16] = std::fma(static_cast<float>(sum), both, acc[b % 16]);
+    acc[b % 16] = std::fma(static_cast<float>(products), both, acc[b % 16]);
+    const float minimum = static_cast<float>(block.minimum) * scale[b];
+    minima[b % 16] = std::fma(static_cast<float>(sum), minimum, minima[b % 16]);
+    has_minimum = block.has_minimum;
   }
+  for (int i = 0; has_minimum && i < 16; ++i) acc[i] += minima[i];
   return tree(acc);
 }
 

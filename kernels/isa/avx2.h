@@ -248,6 +248,18 @@ struct Avx2 {
   static B16 low_nibbles(B16 a) { return _mm_and_si128(a, _mm_set1_epi8(15)); }
   static B16 high_nibbles(B16 a) { return low_nibbles(_mm_srli_epi16(a, 4)); }
   static B16 lookup16(B16 table, B16 codes) { return _mm_shuffle_epi8(table, codes); }
+  static B16 bit_of_byte() { return _mm_set1_epi64x(static_cast<long long>(0x8040201008040201u)); }
+  template <int byte>
+  static B16 bytes_twice() {  // indices: `byte` eight times, then the next one
+    return _mm_set_epi64x(0x0101010101010101ll * (byte + 1), 0x0101010101010101ll * byte);
+  }
+  template <int byte>
+  static B16 add_where_bits(B16 a, B16 b, std::uint8_t value) {
+    const B16 bit = bit_of_byte();
+    const B16 set = _mm_and_si128(_mm_shuffle_epi8(b, bytes_twice<byte>()), bit);
+    return _mm_add_epi8(
+        a, _mm_and_si128(_mm_cmpeq_epi8(set, bit), _mm_set1_epi8(static_cast<char>(value))));
+  }
   static F32x16 i8_to_f32(B16 a) {
     return to_f32({_mm256_cvtepi8_epi32(a), _mm256_cvtepi8_epi32(_mm_unpackhi_epi64(a, a))});
   }
@@ -287,6 +299,19 @@ struct Avx2 {
   static B64 lookup16(const B64& table, const B64& codes) {
     return {_mm256_shuffle_epi8(table.lo, codes.lo), _mm256_shuffle_epi8(table.hi, codes.hi)};
   }
+  template <int byte>
+  static __m256i add_where_bits_half(__m256i a, __m256i b, std::uint8_t value) {
+    const __m256i bit = _mm256_broadcastsi128_si256(bit_of_byte());
+    const __m256i spread = _mm256_broadcastsi128_si256(bytes_twice<byte>());
+    const __m256i set = _mm256_and_si256(_mm256_shuffle_epi8(b, spread), bit);
+    return _mm256_add_epi8(a, _mm256_and_si256(_mm256_cmpeq_epi8(set, bit),
+                                               _mm256_set1_epi8(static_cast<char>(value))));
+  }
+  template <int byte>
+  static B64 add_where_bits(const B64& a, const B64& b, std::uint8_t value) {
+    return {add_where_bits_half<byte>(a.lo, b.lo, value),
+            add_where_bits_half<byte>(a.hi, b.hi, value)};
+  }
   static __m256i dot_u_half(__m256i u_lo, __m256i a_lo, __m256i u_hi, __m256i a_hi) {
     const __m256i pairs =
         _mm256_add_epi16(_mm256_maddubs_epi16(u_lo, a_lo), _mm256_maddubs_epi16(u_hi, a_hi));
@@ -305,6 +330,10 @@ struct Avx2 {
   static I32x16 dot_i(const B64& w_lo, const B64& a_lo, const B64& w_hi, const B64& a_hi) {
     return {_mm256_add_epi32(dot_i_half(w_lo.lo, a_lo.lo), dot_i_half(w_hi.lo, a_hi.lo)),
             _mm256_add_epi32(dot_i_half(w_lo.hi, a_lo.hi), dot_i_half(w_hi.hi, a_hi.hi))};
+  }
+
+  static I32x16 dot_biased(const B64& w_lo, const B64& a_lo, const B64& w_hi, const B64& a_hi) {
+    return dot_i(w_lo, a_lo, w_hi, a_hi);
   }
 
   // --- groups of 16 blocks ---

@@ -176,6 +176,17 @@ struct Avx512 {
   static B16 low_nibbles(B16 a) { return _mm_and_si128(a, _mm_set1_epi8(15)); }
   static B16 high_nibbles(B16 a) { return _mm_and_si128(_mm_srli_epi16(a, 4), _mm_set1_epi8(15)); }
   static B16 lookup16(B16 table, B16 codes) { return _mm_shuffle_epi8(table, codes); }
+  static B16 bit_of_byte() { return _mm_set1_epi64x(static_cast<long long>(0x8040201008040201u)); }
+  template <int byte>
+  static B16 bytes_twice() {  // indices: `byte` eight times, then the next one
+    return _mm_set_epi64x(0x0101010101010101ll * (byte + 1), 0x0101010101010101ll * byte);
+  }
+  template <int byte>
+  static B16 add_where_bits(B16 a, B16 b, std::uint8_t value) {
+    const __mmask16 set =
+        _mm_test_epi8_mask(_mm_shuffle_epi8(b, bytes_twice<byte>()), bit_of_byte());
+    return _mm_mask_add_epi8(a, set, a, _mm_set1_epi8(static_cast<char>(value)));
+  }
   static F32x16 i8_to_f32(B16 a) { return to_f32(_mm512_cvtepi8_epi32(a)); }
   static void store_i8(std::int8_t* p, I32x16 a) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a));
@@ -200,6 +211,12 @@ struct Avx512 {
   }
   static B64 table_b64(B16 a) { return _mm512_broadcast_i32x4(a); }
   static B64 lookup16(B64 table, B64 codes) { return _mm512_shuffle_epi8(table, codes); }
+  template <int byte>
+  static B64 add_where_bits(B64 a, B64 b, std::uint8_t value) {
+    const __mmask64 set = _mm512_test_epi8_mask(
+        _mm512_shuffle_epi8(b, table_b64(bytes_twice<byte>())), table_b64(bit_of_byte()));
+    return _mm512_mask_add_epi8(a, set, a, _mm512_set1_epi8(static_cast<char>(value)));
+  }
   static I32x16 dot_u(B64 u_lo, B64 a_lo, B64 u_hi, B64 a_hi) {
     const __m512i pairs =
         _mm512_add_epi16(_mm512_maddubs_epi16(u_lo, a_lo), _mm512_maddubs_epi16(u_hi, a_hi));
@@ -216,6 +233,10 @@ struct Avx512 {
     const __m512i ones = _mm512_set1_epi16(1);
     return _mm512_add_epi32(_mm512_madd_epi16(signed_pairs(w_lo, a_lo), ones),
                             _mm512_madd_epi16(signed_pairs(w_hi, a_hi), ones));
+  }
+
+  static I32x16 dot_biased(B64 w_lo, B64 a_lo, B64 w_hi, B64 a_hi) {
+    return dot_i(w_lo, a_lo, w_hi, a_hi);
   }
 
   // --- groups of 16 blocks ---

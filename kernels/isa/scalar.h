@@ -288,6 +288,11 @@ struct Scalar {
   static B16 lookup16(const B16& table, const B16& codes) {
     return map_b16([&](int i) { return table.v[codes.v[i]]; });
   }
+  template <int byte>
+  static B16 add_where_bits(const B16& a, const B16& b, std::uint8_t value) {
+    return map_b16(
+        [&](int i) { return a.v[i] + ((b.v[byte + i / 8] >> i % 8 & 1) != 0 ? value : 0); });
+  }
   static F32x16 i8_to_f32(const B16& a) {
     return map([&](int i) { return static_cast<float>(i8(a.v[i])); });
   }
@@ -328,6 +333,14 @@ struct Scalar {
   static B64 lookup16(const B64& table, const B64& codes) {
     return map_b([&](int i) { return table.v[codes.v[i]]; });
   }
+  template <int byte>
+  static B64 add_where_bits(const B64& a, const B64& b, std::uint8_t value) {
+    return map_b([&](int i) {
+      const int lane = i / 16 * 16;
+      const int source = b.v[lane + byte + i % 16 / 8];
+      return a.v[i] + ((source >> i % 8 & 1) != 0 ? value : 0);
+    });
+  }
   static std::int32_t i8(std::uint8_t x) { return static_cast<std::int8_t>(x); }
   static I32x16 dot_u(const B64& u_lo, const B64& a_lo, const B64& u_hi, const B64& a_hi) {
     return map_i([&](int lane) {
@@ -345,6 +358,9 @@ struct Scalar {
         sum += i8(w_lo.v[i]) * i8(a_lo.v[i]) + i8(w_hi.v[i]) * i8(a_hi.v[i]);
       return sum;
     });
+  }
+  static I32x16 dot_biased(const B64& w_lo, const B64& a_lo, const B64& w_hi, const B64& a_hi) {
+    return dot_i(w_lo, a_lo, w_hi, a_hi);
   }
   // --- groups of 16 blocks of 32 values; lane 4j + q of a vector in group order is block 4q + j
   // ---

@@ -55,6 +55,10 @@ TEST_CASE("decode: the specification's test vectors hold on every ISA") {
       {DType::q4_0, {0x00, 0x2c}, -1.3125, -32.375, -0.1875f, 0.125f, -0.0625f, 0.0f},
       {DType::q8_0, {0x00, 0x2c}, -11.0, -505.0, 5.3125f, 7.625f, -3.375f, -3.0f},
       {DType::mxfp4, {125}, 3.125, 79.75, 0.0f, 0.75f, 0.75f, 0.75f},
+      {DType::q4_1, {0, 0x2c, 0, 0x28}, 16.3125, 265.4375, 0.96875f, 0.28125f, 0.78125f, 0.78125f},
+      {DType::q5_0, {0, 0x2c}, 0.9375, 7.0, 0.5625f, -0.125f, 0.0f, 0.0625f},
+      {DType::q5_1, {0, 0x2c, 0, 0x28}, 32.5625, 510.3125, 1.21875f, 1.53125f, 0.34375f, 0.34375f},
+      {DType::iq4_nl, {0, 0x2c}, -16.0625, -432.4375, -2.1875f, 1.5625f, -0.625f, 0.0625f},
   };
   for (const Vector& vector : vectors) {
     std::vector<std::byte> block(dtype_info(vector.type).block_bytes);

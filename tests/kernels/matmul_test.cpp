@@ -121,9 +121,9 @@ TEST_CASE("matmul q8: weights at the end of their range do not saturate") {
     for (const unsigned code : {0x80u, 0x7fu, 0xffu, 0x00u, 0x77u}) {
       Weights w(type, 4, 32 * 17, Scales::ordinary, 7);
       const DTypeInfo& info = dtype_info(type);
-      const std::size_t header = type == DType::mxfp4 ? 1 : 2;
       for (std::size_t i = 0; i < w.rows * w.row_bytes; ++i)
-        if (i % info.block_bytes >= header) w.bytes.data()[i] = static_cast<std::byte>(code);
+        if (i % info.block_bytes >= header_bytes(type))
+          w.bytes.data()[i] = static_cast<std::byte>(code);
       for (const float value : {2.0f, -2.0f})
         check_q8(w, Activations(std::vector<float>(2 * w.columns, value), 2, w.columns));
     }

@@ -14,7 +14,8 @@
 
 namespace millrace::testing {
 
-inline constexpr std::array block_types = {DType::q8_0, DType::q4_0, DType::mxfp4};
+inline constexpr std::array block_types = {DType::q8_0, DType::q4_0, DType::mxfp4, DType::q4_1,
+                                           DType::q5_0, DType::q5_1, DType::iq4_nl};
 inline constexpr std::array float_types = {DType::f32, DType::f16, DType::bf16};
 
 inline std::size_t id_of(DType type) { return static_cast<std::size_t>(type); }
@@ -54,13 +55,19 @@ inline float any_float(Random& random, Scales scales) {
   return static_cast<float>(random.uniform(-2, 2));
 }
 
+// Bytes of scales and minima at the start of a block of 32.
+inline std::size_t header_bytes(DType type) {
+  if (type == DType::mxfp4) return 1;
+  return type == DType::q4_1 || type == DType::q5_1 ? 4 : 2;
+}
+
 // One element or block of random weights.
 inline void fill_unit(DType type, std::byte* p, Random& random, Scales scales) {
   const auto put = [&p](auto value) {
     std::memcpy(p, &value, sizeof value);
     p += sizeof value;
   };
-  std::size_t codes = 16;
+  const std::byte* const end = p + dtype_info(type).block_bytes;
   switch (type) {
     case DType::f32:
       put(any_float(random, scales));
@@ -75,13 +82,10 @@ inline void fill_unit(DType type, std::byte* p, Random& random, Scales scales) {
     case DType::mxfp4:
       put(mxfp4_exponent(random, scales));
       break;
-    case DType::q8_0:
-      codes = 32;
-      [[fallthrough]];
     default:
-      put(half_bits(random, scales));
+      for (std::size_t i = 0; i < header_bytes(type); i += 2) put(half_bits(random, scales));
   }
-  for (std::size_t i = 0; i < codes; ++i) put(static_cast<std::uint8_t>(random.bits() >> 20));
+  while (p != end) put(static_cast<std::uint8_t>(random.bits() >> 20));
 }
 
 // Random weights whose last byte is the last readable one.

@@ -1,53 +1,91 @@
-// KvCache: keys and values of one sequence, per layer and KV head, positions in order. Rounded to
-// the cache's type on the way in; attention reads nothing else. Owned by a session. Different
-// layers and positions may be written by different threads; a position is read only after it was
-// written.
+// KvCache: what attention keeps of one sequence, per layer and KV head, positions in order. Rounded
+// to the cache's type on the way in; attention reads nothing else. Owned by a session. Different
+// layers and positions may be stored by different threads; a position is read only after it was
+// stored; make_room() runs alone.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "io/pinned_memory.h"
 #include "kernels/kernel_table.h"
 #include "model/hparams.h"
 #include "runtime/base/ids.h"
+#include "runtime/base/limits.h"
 #include "runtime/base/result.h"
 
 namespace millrace {
 
-enum class KvType : std::uint8_t { f16, f32 };
+enum class KvType : std::uint8_t {
+  f16,
+  f32,
+  q8_0,  // blocks of 32 values, 8 bits each, with a half scale (KernelTable::to_q8_0)
+};
+
+// What a layer keeps per position.
+struct KvLayout {
+  std::uint32_t heads = 0;      // KV heads
+  std::uint32_t key = 0;        // values of a key row
+  std::uint32_t value = 0;      // of a value row
+  bool values_in_keys = false;  // value rows are the beginnings of the key rows (MLA's latent)
+  std::uint32_t window = 0;     // positions that are ever looked back at; 0: all
+};
+KvLayout kv_layout(const Hparams& hparams, LayerIndex layer) noexcept;
 
 class KvCache {
  public:
-  // Room for `context` positions. Fails with `memory` if the system refuses.
-  static Result<KvCache> create(const Hparams& hparams, std::uint32_t context, KvType type);
-  static std::uint64_t bytes(const Hparams& hparams, std::uint32_t context, KvType type) noexcept;
+  // Room for `context` positions; layers with a window hold only a stretch of them: the window, and
+  // as much again or a batch of `batch_tokens_max` tokens. Fails with `memory` if the system
+  // refuses.
+  static Result<KvCache> create(const Hparams& hparams, std::uint32_t context, KvType type,
+                                std::uint32_t batch_tokens_max = limits::batch_tokens_max);
+  static std::uint64_t bytes(const Hparams& hparams, std::uint32_t context, KvType type,
+                             std::uint32_t batch_tokens_max = limits::batch_tokens_max) noexcept;
 
   KvType type() const noexcept { return type_; }
   std::uint32_t context() const noexcept { return context_; }
-  // Stores one position: kv_heads x head_dim keys, kv_heads x value_dim values.
+
+  // Before positions first .. first + count - 1 of a layer are stored: a windowed layer moves on if
+  // they would not fit. first is 0, or a position that keeps() allows.
+  void make_room(LayerIndex layer, std::uint32_t first, std::uint32_t count) noexcept;
+  // Whether the sequence may go on from `position`: all that it would look back at is still there.
+  bool keeps(std::uint32_t position) const noexcept;
+  // Stores one position: heads x key values, heads x value values (none if they lie in the keys).
   void store(const KernelTable& kernels, LayerIndex layer, std::uint32_t position, const float* k,
              const float* v);
-  // First position of a head; positions are head_dim (value_dim) elements apart.
+
+  // Row of position origin(layer) of a head; later ones are key_stride (value_stride) elements
+  // apart.
   const void* keys(LayerIndex layer, std::uint32_t kv_head) const noexcept;
   const void* values(LayerIndex layer, std::uint32_t kv_head) const noexcept;
-  std::uint32_t head_dim() const noexcept { return head_dim_; }
-  std::uint32_t value_dim() const noexcept { return value_dim_; }
+  std::uint32_t origin(LayerIndex layer) const noexcept { return layers_[layer].origin; }
+  std::size_t key_stride(LayerIndex layer) const noexcept;
+  std::size_t value_stride(LayerIndex layer) const noexcept;
 
  private:
+  struct Layer {
+    KvLayout layout;
+    std::uint32_t rows = 0;     // positions that there is room for
+    std::uint32_t origin = 0;   // the first of them
+    std::byte* data = nullptr;  // all keys, then all values
+  };
   KvCache() = default;
-  std::size_t element_bytes() const noexcept { return type_ == KvType::f16 ? 2 : 4; }
-  std::byte* key_row(LayerIndex layer, std::uint32_t kv_head,
-                     std::uint32_t position) const noexcept;
-  std::byte* value_row(LayerIndex layer, std::uint32_t kv_head,
-                       std::uint32_t position) const noexcept;
+  static Layer make_layer(const Hparams& hparams, LayerIndex layer, std::uint32_t context,
+                          std::uint32_t batch_tokens_max) noexcept;
+  static std::uint64_t layer_bytes(const Layer& layer, KvType type) noexcept;
+  static std::size_t row_bytes(std::size_t values, KvType type) noexcept;
+  std::size_t stride(std::size_t values) const noexcept;
+  std::byte* key_row(const Layer& layer, std::uint32_t kv_head, std::uint32_t row) const noexcept;
+  std::byte* value_row(const Layer& layer, std::uint32_t kv_head, std::uint32_t row) const noexcept;
+  void store_row(const KernelTable& kernels, const float* values, std::size_t count,
+                 std::byte* to) const;
 
   KvType type_ = KvType::f16;
-  std::uint32_t context_ = 0, head_dim_ = 0, value_dim_ = 0;
-  std::vector<std::uint32_t> kv_heads_;  // per layer
+  std::uint32_t context_ = 0;
   PinnedMemory memory_;
-  std::vector<std::byte*> layer_data_;  // per layer: all keys, then all values
+  std::vector<Layer> layers_;
 };
 
 }  // namespace millrace

@@ -15,10 +15,16 @@ struct RouterRule {
   float scale = 1;         // then multiply
   std::size_t experts = 0;
   std::size_t used = 0;  // top-k
+  // Experts in `groups` equal groups, of which the `groups_used` with the largest sums of their two
+  // best scores may be chosen from; groups_used * (experts / groups) >= used.
+  std::size_t groups = 1;
+  std::size_t groups_used = 1;
+  const float* selection_bias = nullptr;  // per expert, added to the score but not to the weight
 };
 
-// Chooses `used` experts in rank order (score descending, ties to the lower id). `logits` is
-// overwritten with the probabilities. chosen and weights take `used` entries.
+// Chooses `used` experts in rank order (score descending, ties to the lower id, so to the lower
+// group). `logits` is overwritten with the probabilities (softmax_chosen: it stays as it is).
+// chosen and weights take `used` entries.
 void route(const KernelTable& kernels, const RouterRule& rule, float* logits, ExpertIndex* chosen,
            float* weights);
 

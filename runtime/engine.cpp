@@ -107,7 +107,8 @@ void Engine::build_pipeline() {
 }
 
 Result<Session> Engine::new_session() {
-  MILLRACE_ASSIGN(KvCache kv, KvCache::create(spec_.hparams, plan_.context, config_.kv));
+  MILLRACE_ASSIGN(KvCache kv,
+                  KvCache::create(spec_.hparams, plan_.context, config_.kv, plan_.batch_tokens));
   return Session(std::move(kv));
 }
 
@@ -146,7 +147,7 @@ Status Engine::process(Session& session, std::span<const TokenId> tokens, Logits
     walk_->set_layer_hook(nullptr);
     if (!done) {
       progress_.clear();
-      session.tokens_.resize(before);
+      session.rewind(before);
       return done.error();
     }
     session.tokens_.insert(session.tokens_.end(),

@@ -50,7 +50,8 @@ class Engine {
 
   // Takes `tokens` through the model behind those that the session has, in parts of at most -ub.
   // `logits` gets (index in `tokens`, vocabulary floats), for the last or for all. `usage` error
-  // past the context. On an error the session is as before.
+  // past the context. On an error the session is as before, or empty where a sliding window has
+  // moved on.
   Status process(Session& session, std::span<const TokenId> tokens, LogitsWanted wanted,
                  FunctionRef<void(std::size_t, const float*)> logits);
   // As BatchWalk's.

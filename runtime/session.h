@@ -26,6 +26,10 @@ class Session {
 
  private:
   friend class Engine;
+  // Back to the first `count` tokens, or to none where a windowed layer has moved past them.
+  void rewind(std::size_t count) noexcept {
+    tokens_.resize(kv_.keeps(static_cast<std::uint32_t>(count)) ? count : 0);
+  }
   KvCache kv_;
   std::vector<TokenId> tokens_;
 };

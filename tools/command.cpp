@@ -123,8 +123,10 @@ Result<EngineConfig> EngineFlags::config() const {
   if (batch_tokens < 1 || batch_tokens > limits::batch_tokens_max)
     return Error{ErrorCode::usage,
                  fmt::format("-ub {}: must be 1 to {}", batch_tokens, limits::batch_tokens_max)};
-  MILLRACE_ASSIGN(made.kv,
-                  choice<KvType>("--kv", kv, {{"f16", KvType::f16}, {"f32", KvType::f32}}));
+  MILLRACE_ASSIGN(
+      made.kv,
+      choice<KvType>("--kv", kv,
+                     {{"f16", KvType::f16}, {"f32", KvType::f32}, {"q8_0", KvType::q8_0}}));
   MILLRACE_ASSIGN(made.activations, choice<ActivationMode>("--activations", activations,
                                                            {{"q8", ActivationMode::q8},
                                                             {"f32", ActivationMode::f32}}));

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "kernels/kernel_table.h"
+
 namespace millrace {
 
 // How a layer looks back at earlier positions.
@@ -26,12 +28,6 @@ enum class QkNorm : std::uint8_t {
   none,
   per_head,   // over each head: weights of head_dim
   whole_row,  // over all heads of a token together: weights of heads x head_dim
-};
-
-// What joins gate and up in a feed-forward block.
-enum class FfnActivation : std::uint8_t {
-  swiglu,          // silu(gate) * up
-  swiglu_clamped,  // both clamped, a steeper sigmoid, up + 1 (gpt-oss)
 };
 
 // From router logits z to probabilities, and what is weighted.
@@ -74,8 +70,8 @@ struct FamilySpec {
   bool rotary_is_head = false;       // rope.dimension_count must equal the head size
 
   const char* ffn_norm =
-      "ffn_norm";  // the norm in front of the FFN, without "blk.N." and ".weight"
-  FfnActivation activation = FfnActivation::swiglu;
+      "ffn_norm";                  // the norm in front of the FFN, without "blk.N." and ".weight"
+  SwigluClamp swiglu = {0, 1, 0};  // limit 0: plain silu(gate) * up
   Presence dense_bias = Presence::never;  // of dense FFNs
 
   // required: a file without experts is malformed; optional: dense when expert_count is 0.

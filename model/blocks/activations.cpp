@@ -46,9 +46,9 @@ void ActivationRows::copy_row(std::size_t to, const ActivationRows& from, std::s
               block_stride_ * sizeof(std::int32_t));
 }
 
-Q8Batch ActivationRows::q8(std::size_t first) const noexcept {
+Q8Batch ActivationRows::q8(std::size_t first, std::size_t step) const noexcept {
   return {q_.data() + first * q_stride_, scale_.data() + first * block_stride_,
-          sum_.data() + first * block_stride_, q_stride_, block_stride_};
+          sum_.data() + first * block_stride_, q_stride_ * step, block_stride_ * step};
 }
 
 }  // namespace millrace

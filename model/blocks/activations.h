@@ -33,9 +33,11 @@ class ActivationRows {
   void copy_row(std::size_t to, const ActivationRows& from, std::size_t from_row,
                 bool floats) noexcept;
 
-  // Views that start at row `first`.
-  Q8Batch q8(std::size_t first = 0) const noexcept;
-  F32Batch f32(std::size_t first = 0) const noexcept { return {row(first), columns_}; }
+  // Views of the rows first, first + step, ….
+  Q8Batch q8(std::size_t first = 0, std::size_t step = 1) const noexcept;
+  F32Batch f32(std::size_t first = 0, std::size_t step = 1) const noexcept {
+    return {row(first), columns_ * step};
+  }
 
  private:
   std::size_t rows_ = 0, columns_ = 0, q_stride_ = 0, block_stride_ = 0;

@@ -19,8 +19,12 @@ bool ffn_gate_up(const BlockContext& context, const GatedFfn& ffn, DType down_ty
   std::atomic<bool> finite = true;
   constexpr std::size_t grain = 4;
   context.parallel.for_ranges(tokens, grain, [&](std::size_t begin, std::size_t end, unsigned) {
-    for (std::size_t t = begin; t < end; ++t)
-      context.kernels.swiglu(gate + t * stride, up_buffer + t * inner, inner, gate + t * stride);
+    for (std::size_t t = begin; t < end; ++t) {
+      float* const row = gate + t * stride;
+      const float* const up = up_buffer + t * inner;
+      if (ffn.clamp == nullptr) context.kernels.swiglu(row, up, inner, row);
+      else context.kernels.swiglu_clamped(row, up, inner, *ffn.clamp, row);
+    }
     if (quantize &&
         !hidden.quantize_rows(context.kernels, hidden_first + begin, end - begin, inner))
       finite = false;

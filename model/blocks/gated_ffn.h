@@ -1,4 +1,5 @@
-// The gated feed-forward block Wd·(silu(Wg·x) * (Wu·x)): dense layers and single experts alike.
+// The gated feed-forward block Wd·(silu(Wg·x) * (Wu·x)): dense layers, shared and single experts
+// alike.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +16,7 @@ struct GatedFfn {
   const float* gate_bias = nullptr;
   const float* up_bias = nullptr;
   const float* down_bias = nullptr;
+  const SwigluClamp* clamp = nullptr;  // swiglu_clamped instead of swiglu, with these numbers
 };
 
 // hidden rows hidden_first.. = silu(Wg·x) * (Wu·x) for `tokens` rows of x from x_first on (their

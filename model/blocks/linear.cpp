@@ -26,14 +26,15 @@ WeightRows row_range(const Matrix& weights, std::size_t begin, std::size_t end) 
 }  // namespace
 
 void linear(const BlockContext& context, const Matrix& weights, const ActivationRows& x,
-            std::size_t first, std::size_t tokens, float* y, std::size_t y_stride) {
+            std::size_t first, std::size_t tokens, float* y, std::size_t y_stride,
+            std::size_t step) {
   if (!context.uses_q8(weights.type)) {
-    linear_f32(context, weights, x, first, tokens, y, y_stride);
+    linear_f32(context, weights, x, first, tokens, y, y_stride, step);
     return;
   }
   MILLRACE_CHECK(weights.columns <= x.columns());
   const MatmulQ8 matmul = context.kernels.matmul_q8[static_cast<std::size_t>(weights.type)];
-  const Q8Batch batch = x.q8(first);
+  const Q8Batch batch = x.q8(first, step);
   context.parallel.for_ranges(
       weights.rows, row_grain(weights, tokens), [&](std::size_t begin, std::size_t end, unsigned) {
         matmul(row_range(weights, begin, end), batch, tokens, y + begin, y_stride);
@@ -41,11 +42,12 @@ void linear(const BlockContext& context, const Matrix& weights, const Activation
 }
 
 void linear_f32(const BlockContext& context, const Matrix& weights, const ActivationRows& x,
-                std::size_t first, std::size_t tokens, float* y, std::size_t y_stride) {
+                std::size_t first, std::size_t tokens, float* y, std::size_t y_stride,
+                std::size_t step) {
   MILLRACE_CHECK(weights.columns <= x.columns());
   const MatmulF32 matmul = context.kernels.matmul_f32[static_cast<std::size_t>(weights.type)];
   MILLRACE_CHECK(matmul != nullptr);
-  const F32Batch batch = x.f32(first);
+  const F32Batch batch = x.f32(first, step);
   context.parallel.for_ranges(
       weights.rows, row_grain(weights, tokens), [&](std::size_t begin, std::size_t end, unsigned) {
         matmul(row_range(weights, begin, end), batch, tokens, y + begin, y_stride);

@@ -31,13 +31,15 @@ struct BlockContext {
   }
 };
 
-// y[t * y_stride + r] = (W x_t)[r] for rows first .. first + tokens - 1 of x. The quantized twin of
-// x must be up to date if uses_q8(W's type).
+// y[t * y_stride + r] = (W x_t)[r], where x_t is row first + t * step of x, t < tokens. The
+// quantized twin of x must be up to date if uses_q8(W's type).
 void linear(const BlockContext& context, const Matrix& weights, const ActivationRows& x,
-            std::size_t first, std::size_t tokens, float* y, std::size_t y_stride);
+            std::size_t first, std::size_t tokens, float* y, std::size_t y_stride,
+            std::size_t step = 1);
 // The same with unrounded activations in any mode.
 void linear_f32(const BlockContext& context, const Matrix& weights, const ActivationRows& x,
-                std::size_t first, std::size_t tokens, float* y, std::size_t y_stride);
+                std::size_t first, std::size_t tokens, float* y, std::size_t y_stride,
+                std::size_t step = 1);
 
 // y_t += bias for `tokens` rows; nothing if bias is null.
 void add_bias(const BlockContext& context, const float* bias, std::size_t count, std::size_t tokens,

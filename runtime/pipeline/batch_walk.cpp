@@ -1,11 +1,9 @@
 #include "runtime/pipeline/batch_walk.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cstring>
 
 #include "kernels/rope_table.h"
+#include "runtime/pipeline/bad_numbers.h"
 #include "runtime/pipeline/workspace_sizes.h"
 
 namespace millrace {
@@ -20,63 +18,37 @@ BatchWalk::BatchWalk(const Parts& parts, std::size_t tokens_max)
     : parts_(parts),
       h_(parts.spec.hparams),
       tokens_max_(tokens_max),
-      graph_(parts.arena, std::max(1u, h_.experts)),
-      attention_(WorkspaceSizes(parts.spec, tokens_max, parts.arena.workers()).attention()) {
-  const WorkspaceSizes sizes(parts.spec, tokens_max, parts.arena.workers());
+      graph_(parts.arena, h_.experts + 1),
+      attention_(h_, *parts.spec.family, tokens_max, parts.arena.workers()),
+      moe_({parts.spec, parts.kernels, parts.mode, parts.experts, parts.arena, graph_, error_},
+           tokens_max) {
+  const WorkspaceSizes sizes(parts.spec, tokens_max);
   x_.resize(tokens_max * h_.width);
   projected_.resize(tokens_max * h_.width);
-  cosine_.resize(tokens_max * (h_.rotary / 2));
+  cosine_.resize(tokens_max * sizes.rotary_pairs);
   sine_.resize(cosine_.size());
   normed_ = ActivationRows(tokens_max, h_.width);
-  hidden_ = ActivationRows(sizes.hidden_rows, sizes.hidden_columns);
-  up_.resize(sizes.up_floats);
+  trunk_hidden_ = ActivationRows(tokens_max, sizes.trunk_ffn);
+  trunk_up_.resize(tokens_max * sizes.trunk_ffn);
+  shared_out_.resize(sizes.shared_floats);
+  shared_factor_.resize(tokens_max);
   logits_.resize(sizes.logits_floats);
-  if (h_.experts > 0) {
-    const std::size_t choices = tokens_max * h_.experts_used;
-    router_logits_.resize(tokens_max * h_.experts);
-    expert_weights_.resize(choices);
-    chosen_.resize(choices);
-    row_of_.resize(choices);
-    row_token_.resize(choices);
-    expert_count_.resize(h_.experts);
-    expert_next_.resize(h_.experts);
-    jobs_.resize(h_.experts);
-    request_list_.resize(h_.experts);
-    expert_out_.resize(choices * h_.width);
-    for (unsigned worker = 0; worker < parts.arena.workers(); ++worker)
-      gathered_.emplace_back(sizes.gather_rows, h_.width);
-  }
-  for (LayerIndex layer = 0; layer < h_.layers; ++layer) {
-    bool q8 = false;
-    for (ExpertIndex expert = 0; expert < parts.spec.experts.experts(layer); ++expert) {
-      const ExpertExtent& extent = parts.spec.experts.at({layer, expert});
-      q8 |= context().uses_q8(extent.gate.type) || context().uses_q8(extent.up.type);
-    }
-    experts_take_q8_.push_back(q8);
-  }
   RopeScaling rope = h_.rope;
   rope.pair_factors =
       parts.trunk.rope_factors().empty() ? nullptr : parts.trunk.rope_factors().data();
-  theta_.resize(h_.rotary / 2);
+  theta_.resize(sizes.rotary_pairs);
   rope_frequencies(rope, theta_.data());
 }
 
 std::uint64_t BatchWalk::bytes(const ModelSpec& spec, std::size_t tokens_max,
                                unsigned workers) noexcept {
-  return WorkspaceSizes(spec, tokens_max, workers).total_bytes();
-}
-
-void BatchWalk::fail(Error error) noexcept {
-  const std::lock_guard lock(error_mutex_);
-  if (failed_) return;
-  error_ = std::move(error);
-  failed_ = true;
+  return WorkspaceSizes(spec, tokens_max).total_bytes() +
+         Attention::bytes(spec.hparams, *spec.family, tokens_max, workers) +
+         MoeLayer::bytes(spec, tokens_max, workers);
 }
 
 void BatchWalk::fail_numbers(LayerIndex layer, const char* where) noexcept {
-  fail({ErrorCode::format, fmt::format("{}: layer {}: {} is NaN or infinite; the weights are "
-                                       "damaged or not of the type they claim",
-                                       parts_.spec.files.front(), layer, where)});
+  error_.set(bad_numbers(parts_.spec, layer, where));
 }
 
 // Decodes the tokens' rows of the embedding table.
@@ -90,11 +62,10 @@ void BatchWalk::embed() {
 
 void BatchWalk::rope_rows() {
   const std::size_t pairs = theta_.size();
-  const double magnitude = h_.magnitude;
   parts_.arena.for_ranges(tokens_.size(), token_grain,
                           [&](std::size_t begin, std::size_t end, unsigned) {
                             for (std::size_t t = begin; t < end; ++t)
-                              rope_row(theta_.data(), pairs, tokens_[t].position, magnitude,
+                              rope_row(theta_.data(), pairs, tokens_[t].position, h_.magnitude,
                                        &cosine_[t * pairs], &sine_[t * pairs]);
                           });
 }
@@ -111,216 +82,147 @@ void BatchWalk::norm_rows(const float* weight, bool quantize, LayerIndex layer) 
   if (!finite) fail_numbers(layer, "an activation");
 }
 
-AttentionShape BatchWalk::attention_shape(LayerIndex layer) const noexcept {
-  return {.heads = h_.heads[layer],
-          .kv_heads = h_.kv_heads[layer],
-          .head_dim = h_.head_dim,
-          .value_dim = h_.value_dim,
-          .rotary = h_.rotary,
-          .scale = h_.attention_scale,
-          .rms_eps = h_.rms_eps,
-          .rope = parts_.spec.family->rope,
-          .qk_norm = parts_.spec.family->qk_norm};
-}
-
 unsigned BatchWalk::begin_layer(LayerIndex layer) noexcept {
   layer_ = layer;
   job_count_ = 0;
-  if (parts_.cancel.load(std::memory_order_relaxed)) fail({ErrorCode::cancelled, "interrupted"});
+  shared_job_ = no_job;
+  if (parts_.cancel.load(std::memory_order_relaxed))
+    error_.set({ErrorCode::cancelled, "interrupted"});
   if (failed()) return 0;
   const auto acquired = parts_.trunk.acquire(layer);
   if (!acquired) {
-    fail(acquired.error());
+    error_.set(acquired.error());
     return 0;
   }
   const LayerWeights& weights = **acquired;
   {
     const ComputeScope computing(parts_.activity);
-    const BlockContext blocks = context();
-    const bool q8 = blocks.uses_q8(weights.matrix(MatrixRole::attn_q).type) ||
-                    blocks.uses_q8(weights.matrix(MatrixRole::attn_k).type) ||
-                    blocks.uses_q8(weights.matrix(MatrixRole::attn_v).type);
-    norm_rows(weights.vector(VectorRole::attn_norm), q8, layer);
-    const RopeRows rope{cosine_.data(), sine_.data(), theta_.size()};
-    if (!failed() && !attention_gqa(blocks, attention_shape(layer), weights, layer, tokens_, rope,
-                                    normed_, attention_, projected_.data(), x_.data()))
-      fail_numbers(layer, "the attention's output");
+    attention(layer, weights);
     if (!failed()) {
-      if (parts_.spec.layers[layer].experts) job_count_ = route_tokens(layer, weights);
+      if (parts_.spec.layers[layer].experts) job_count_ = moe_layer(layer, weights);
       else dense_layer(layer, weights);
     }
   }
-  parts_.trunk.release(layer);
+  if (shared_job_ == no_job) parts_.trunk.release(layer);
   return job_count_;
+}
+
+void BatchWalk::attention(LayerIndex layer, const LayerWeights& weights) {
+  const BlockContext blocks = context();
+  norm_rows(weights.vector(VectorRole::attn_norm), Attention::takes_q8(blocks, weights), layer);
+  if (failed()) return;
+  const RopeRows rope{cosine_.data(), sine_.data(), theta_.size()};
+  if (!attention_.run(blocks, layer, weights, tokens_, rope, normed_, projected_.data()))
+    fail_numbers(layer, "the attention's output");
+  else parts_.kernels.add(projected_.data(), tokens_.size() * h_.width, x_.data());
+}
+
+GatedFfn BatchWalk::trunk_ffn(const LayerWeights& weights) const noexcept {
+  const SwigluClamp& clamp = parts_.spec.family->swiglu;
+  return {.gate = weights.matrix(MatrixRole::ffn_gate),
+          .up = weights.matrix(MatrixRole::ffn_up),
+          .down = weights.matrix(MatrixRole::ffn_down),
+          .gate_bias = weights.vector(VectorRole::ffn_gate_bias),
+          .up_bias = weights.vector(VectorRole::ffn_up_bias),
+          .down_bias = weights.vector(VectorRole::ffn_down_bias),
+          .clamp = clamp.limit > 0 ? &clamp : nullptr};
 }
 
 void BatchWalk::dense_layer(LayerIndex layer, const LayerWeights& weights) {
   const BlockContext blocks = context();
-  const GatedFfn ffn{.gate = weights.matrix(MatrixRole::ffn_gate),
-                     .up = weights.matrix(MatrixRole::ffn_up),
-                     .down = weights.matrix(MatrixRole::ffn_down),
-                     .gate_bias = weights.vector(VectorRole::ffn_gate_bias),
-                     .up_bias = weights.vector(VectorRole::ffn_up_bias),
-                     .down_bias = weights.vector(VectorRole::ffn_down_bias)};
+  const GatedFfn ffn = trunk_ffn(weights);
   norm_rows(weights.vector(VectorRole::ffn_norm),
             blocks.uses_q8(ffn.gate.type) || blocks.uses_q8(ffn.up.type), layer);
   if (failed()) return;
-  if (!ffn_gate_up(blocks, ffn, ffn.down.type, normed_, 0, tokens_.size(), hidden_, 0,
-                   up_.data())) {
+  if (!ffn_gate_up(blocks, ffn, ffn.down.type, normed_, 0, tokens_.size(), trunk_hidden_, 0,
+                   trunk_up_.data())) {
     fail_numbers(layer, "the FFN's hidden state");
     return;
   }
-  ffn_down(blocks, ffn, hidden_, 0, tokens_.size(), projected_.data(), h_.width);
+  ffn_down(blocks, ffn, trunk_hidden_, 0, tokens_.size(), projected_.data(), h_.width);
   parts_.kernels.add(projected_.data(), tokens_.size() * h_.width, x_.data());
 }
 
-unsigned BatchWalk::route_tokens(LayerIndex layer, const LayerWeights& weights) {
+// Up to the choice of experts. Returns the number of jobs.
+unsigned BatchWalk::moe_layer(LayerIndex layer, const LayerWeights& weights) {
   const BlockContext blocks = context();
-  norm_rows(weights.vector(VectorRole::ffn_norm), experts_take_q8_[layer], layer);
+  const Matrix& shared_gate = weights.matrix(MatrixRole::ffn_gate);
+  const Matrix& shared_up = weights.matrix(MatrixRole::ffn_up);
+  const bool shared_q8 =
+      shared_gate.present() && (blocks.uses_q8(shared_gate.type) || blocks.uses_q8(shared_up.type));
+  norm_rows(weights.vector(VectorRole::ffn_norm), moe_.takes_q8(layer) || shared_q8, layer);
   if (failed()) return 0;
-  linear_f32(blocks, weights.matrix(MatrixRole::router), normed_, 0, tokens_.size(),
-             router_logits_.data(), h_.experts);
-  if (!parts_.kernels.all_finite(router_logits_.data(), tokens_.size() * h_.experts)) {
-    fail_numbers(layer, "a router logit");
-    return 0;
-  }
-  const RouterRule rule{.gating = parts_.spec.family->gating,
-                        .normalize = h_.normalize_weights,
-                        .scale = h_.weights_scale,
-                        .experts = h_.experts,
-                        .used = h_.experts_used};
-  const std::size_t used = h_.experts_used;
-  parts_.arena.for_ranges(tokens_.size(), token_grain,
-                          [&](std::size_t begin, std::size_t end, unsigned) {
-                            for (std::size_t t = begin; t < end; ++t)
-                              route(parts_.kernels, rule, &router_logits_[t * h_.experts],
-                                    &chosen_[t * used], &expert_weights_[t * used]);
-                          });
-  for (std::size_t t = 0; routing_sink_ != nullptr && t < tokens_.size(); ++t)
-    (*routing_sink_)(tokens_[t], layer, {&chosen_[t * used], used},
-                     {&expert_weights_[t * used], used});
-  return group_by_expert();
-}
-
-// Counting sort of the (token, rank) choices by expert: jobs get consecutive rows, tokens
-// ascending.
-unsigned BatchWalk::group_by_expert() {
-  const std::size_t used = h_.experts_used;
-  const std::size_t choices = tokens_.size() * used;
-  std::fill(expert_count_.begin(), expert_count_.end(), 0u);
-  for (std::size_t i = 0; i < choices; ++i) ++expert_count_[chosen_[i]];
-  unsigned jobs = 0;
-  std::uint32_t row = 0;
-  const auto add_job = [&](ExpertIndex expert) {
-    Job& job = jobs_[jobs];
-    job.request = ExpertRequest{};
-    job.request.key = {layer_, expert};
-    job.request.on_ready = &BatchWalk::on_ready;
-    job.request.owner = &job;
-    job.walk = this;
-    job.first_row = row;
-    job.count = expert_count_[expert];
-    request_list_[jobs++] = &job.request;
-    expert_next_[expert] = row;
-    row += expert_count_[expert];
-    expert_count_[expert] = 0;
-  };
-  // In rank order of the first token that wants them, so that a decode step asks for its heaviest
-  // expert first.
-  for (std::size_t i = 0; i < choices; ++i)
-    if (expert_count_[chosen_[i]] > 0) add_job(chosen_[i]);
-  for (std::size_t i = 0; i < choices; ++i) {
-    const std::uint32_t at = expert_next_[chosen_[i]]++;
-    row_of_[i] = at;
-    row_token_[at] = static_cast<std::uint32_t>(i / used);
-  }
-  return jobs;
+  const unsigned jobs = moe_.route(layer, weights, tokens_, normed_, routing_sink_);
+  if (jobs == 0 || !shared_gate.present()) return jobs;
+  shared_job_ = jobs;
+  shared_weights_ = &weights;
+  return jobs + 1;
 }
 
 void BatchWalk::request_experts(LayerIndex /*layer*/) noexcept {
-  parts_.experts->request({request_list_.data(), job_count_});
+  moe_.request();
+  if (shared_job_ != no_job) graph_.deliver(shared_job_, slice_all);
 }
 
-void BatchWalk::on_ready(ExpertRequest& request, unsigned bits) {
-  Job& job = *static_cast<Job*>(request.owner);
-  BatchWalk& walk = *job.walk;
-  if (bits == 0) walk.fail(*request.failure);
-  walk.graph_.deliver(static_cast<unsigned>(&job - walk.jobs_.data()), bits);
-}
-
-GatedFfn BatchWalk::expert_ffn(const Job& job) const noexcept {
-  const ExpertExtent& extent = parts_.spec.experts.at(job.request.key);
-  return {.gate = Matrix(extent.gate, job.request.gate),
-          .up = Matrix(extent.up, job.request.up),
-          .down = Matrix(extent.down, job.request.down)};
-}
-
-// With fewer jobs than it takes to keep all threads busy, the rows of an expert are shared too.
-BlockContext BatchWalk::job_context() noexcept {
-  Parallel& inside = job_count_ >= 2 * parts_.arena.workers() || parts_.arena.workers() == 1
-                         ? static_cast<Parallel&>(serial_)
-                         : parts_.arena;
-  return {parts_.kernels, inside, parts_.mode};
-}
-
-void BatchWalk::gate_up(unsigned index, unsigned worker) noexcept {
+void BatchWalk::gate_up(unsigned job, unsigned worker) noexcept {
   if (failed()) return;
   const ComputeScope computing(parts_.activity);
-  Job& job = jobs_[index];
-  const GatedFfn ffn = expert_ffn(job);
-  const DType down_type = parts_.spec.experts.at(job.request.key).down.type;
-  const BlockContext blocks = job_context();
-  const bool q8 = blocks.uses_q8(ffn.gate.type) || blocks.uses_q8(ffn.up.type);
-  const bool floats = !blocks.uses_q8(ffn.gate.type) || !blocks.uses_q8(ffn.up.type);
-  ActivationRows& gathered = gathered_[worker];
-  float* const up = up_.data() + worker * gathered.rows() * h_.expert_width;
-  bool finite = true;
-  for (std::uint32_t done = 0; done < job.count;) {
-    const std::uint32_t row = job.first_row + done;
-    const std::uint32_t count =
-        std::min(job.count - done, static_cast<std::uint32_t>(gathered.rows()));
-    if (count == 1) {
-      finite &= ffn_gate_up(blocks, ffn, down_type, normed_, row_token_[row], 1, hidden_, row, up);
-    } else {
-      for (std::uint32_t i = 0; i < count; ++i) {
-        if (q8) gathered.copy_row(i, normed_, row_token_[row + i], false);
-        if (floats) gathered.copy_row(i, normed_, row_token_[row + i], true);
-      }
-      finite &= ffn_gate_up(blocks, ffn, down_type, gathered, 0, count, hidden_, row, up);
-    }
-    done += count;
-  }
-  if (!finite) fail_numbers(job.request.key.layer, "an expert's hidden state");
+  if (job == shared_job_) shared_gate_up();
+  else moe_.gate_up(job, worker);
 }
 
-void BatchWalk::down(unsigned index, unsigned /*worker*/) noexcept {
-  Job& job = jobs_[index];
-  if (!failed()) {
+void BatchWalk::down(unsigned job, unsigned /*worker*/) noexcept {
+  {
     const ComputeScope computing(parts_.activity);
-    ffn_down(job_context(), expert_ffn(job), hidden_, job.first_row, job.count,
-             &expert_out_[std::size_t{job.first_row} * h_.width], h_.width);
+    if (job != shared_job_) moe_.down(job);
+    else if (!failed()) shared_down();
   }
-  parts_.experts->release(job.request);
+  if (job == shared_job_) parts_.trunk.release(layer_);
 }
 
-void BatchWalk::drop(unsigned index) noexcept { parts_.experts->release(jobs_[index].request); }
+void BatchWalk::drop(unsigned job) noexcept { moe_.drop(job); }
+
+void BatchWalk::shared_gate_up() noexcept {
+  const BlockContext blocks = moe_.job_context(job_count_);
+  const GatedFfn ffn = trunk_ffn(*shared_weights_);
+  if (!ffn_gate_up(blocks, ffn, ffn.down.type, normed_, 0, tokens_.size(), trunk_hidden_, 0,
+                   trunk_up_.data()))
+    fail_numbers(layer_, "the shared expert's hidden state");
+}
+
+void BatchWalk::shared_down() noexcept {
+  const BlockContext blocks = moe_.job_context(job_count_);
+  ffn_down(blocks, trunk_ffn(*shared_weights_), trunk_hidden_, 0, tokens_.size(),
+           shared_out_.data(), h_.width);
+  const float* const gate = shared_weights_->vector(VectorRole::shared_gate);
+  if (gate == nullptr) {
+    std::fill_n(shared_factor_.begin(), tokens_.size(), 1.0F);
+    return;
+  }
+  Matrix row;
+  row.data = reinterpret_cast<const std::byte*>(gate);
+  row.row_bytes = h_.width * sizeof(float);
+  row.rows = 1;
+  row.columns = h_.width;
+  linear_f32(blocks, row, normed_, 0, tokens_.size(), shared_factor_.data(), 1);
+  parts_.kernels.sigmoid(shared_factor_.data(), tokens_.size(), shared_factor_.data());
+}
 
 bool BatchWalk::end_layer(LayerIndex layer) noexcept {
   if (failed()) return false;
   if (job_count_ > 0) {
     const ComputeScope computing(parts_.activity);
-    const std::size_t used = h_.experts_used;
-    parts_.arena.for_ranges(
-        tokens_.size(), token_grain, [&](std::size_t begin, std::size_t end, unsigned) {
-          for (std::size_t t = begin; t < end; ++t) {
-            float* const y = &projected_[t * h_.width];
-            std::fill_n(y, h_.width, 0.0F);
-            for (std::size_t k = 0; k < used; ++k)
-              parts_.kernels.add_scaled(&expert_out_[std::size_t{row_of_[t * used + k]} * h_.width],
-                                        expert_weights_[t * used + k], h_.width, y);
-            parts_.kernels.add(y, h_.width, &x_[t * h_.width]);
-          }
-        });
+    const auto add_token = [&](std::size_t t) {
+      float* const y = &projected_[t * h_.width];
+      moe_.sum_experts(t, y);
+      if (shared_job_ != no_job)
+        parts_.kernels.add_scaled(&shared_out_[t * h_.width], shared_factor_[t], h_.width, y);
+      parts_.kernels.add(y, h_.width, &x_[t * h_.width]);
+    };
+    parts_.arena.for_ranges(tokens_.size(), token_grain,
+                            [&](std::size_t begin, std::size_t end, unsigned) {
+                              for (std::size_t t = begin; t < end; ++t) add_token(t);
+                            });
   }
   if (layer_hook_ != nullptr) (*layer_hook_)(layer);
   return layer + 1 < h_.layers;
@@ -353,7 +255,7 @@ Status BatchWalk::run(std::span<const TokenPlace> tokens, LogitsWanted wanted,
                       FunctionRef<void(std::size_t, const float*)> logits) {
   MILLRACE_CHECK(!tokens.empty() && tokens.size() <= tokens_max_);
   tokens_ = tokens;
-  failed_ = false;
+  error_.clear();
   parts_.arena.run([&] {
     const ComputeScope computing(parts_.activity);
     embed();
@@ -363,7 +265,7 @@ Status BatchWalk::run(std::span<const TokenPlace> tokens, LogitsWanted wanted,
   if (!failed() && wanted != LogitsWanted::none)
     parts_.arena.run(
         [&] { write_logits(wanted == LogitsWanted::all ? 0 : tokens.size() - 1, logits); });
-  if (failed()) return error_;
+  if (failed()) return error_.error();
   return {};
 }
 

@@ -7,30 +7,24 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <span>
 #include <vector>
 
-#include "model/blocks/attention_gqa.h"
+#include "model/blocks/attention.h"
 #include "model/blocks/gated_ffn.h"
 #include "model/expert_source.h"
 #include "model/model_spec.h"
-#include "model/router.h"
 #include "model/trunk_store.h"
 #include "runtime/base/activity.h"
 #include "runtime/base/function_ref.h"
 #include "runtime/graph/arena.h"
 #include "runtime/graph/layer_graph.h"
+#include "runtime/pipeline/first_error.h"
+#include "runtime/pipeline/moe_layer.h"
 
 namespace millrace {
 
 enum class LogitsWanted : std::uint8_t { none, last, all };
-
-// Told about every routing decision: (token's place, layer, chosen experts and weights in rank
-// order).
-using RoutingSink =
-    FunctionRef<void(const TokenPlace& place, LayerIndex layer,
-                     std::span<const ExpertIndex> experts, std::span<const float> weights)>;
 
 class BatchWalk final : public LayerWork {
  public:
@@ -61,7 +55,8 @@ class BatchWalk final : public LayerWork {
   // Called after each layer of a run (for progress), by one thread at a time. Null: nobody.
   void set_layer_hook(const FunctionRef<void(LayerIndex)>* hook) noexcept { layer_hook_ = hook; }
 
-  // LayerWork, for the graph.
+  // LayerWork, for the graph. The jobs of a MoE layer are its experts, and behind them the shared
+  // expert, if there is one: it computes while the others are being read.
   unsigned begin_layer(LayerIndex layer) noexcept override;
   void request_experts(LayerIndex layer) noexcept override;
   void gate_up(unsigned job, unsigned worker) noexcept override;
@@ -70,64 +65,46 @@ class BatchWalk final : public LayerWork {
   bool end_layer(LayerIndex layer) noexcept override;
 
  private:
-  // The tokens of one expert in the current layer: rows [first_row, first_row + count) of the
-  // sorted buffers.
-  struct Job {
-    ExpertRequest request;
-    BatchWalk* walk;
-    std::uint32_t first_row;
-    std::uint32_t count;
-  };
-  static void on_ready(ExpertRequest& request, unsigned bits);
-
-  void fail(Error error) noexcept;
   void fail_numbers(LayerIndex layer, const char* where) noexcept;
-  bool failed() const noexcept { return failed_.load(std::memory_order_relaxed); }
+  bool failed() const noexcept { return error_.is_set(); }
   void embed();
   void rope_rows();
   void norm_rows(const float* weight, bool quantize, LayerIndex layer);
+  void attention(LayerIndex layer, const LayerWeights& weights);
   void dense_layer(LayerIndex layer, const LayerWeights& weights);
-  unsigned route_tokens(LayerIndex layer, const LayerWeights& weights);
-  unsigned group_by_expert();
-  GatedFfn expert_ffn(const Job& job) const noexcept;
+  unsigned moe_layer(LayerIndex layer, const LayerWeights& weights);
+  GatedFfn trunk_ffn(const LayerWeights& weights) const noexcept;
+  void shared_gate_up() noexcept;
+  void shared_down() noexcept;
   void write_logits(std::size_t first, FunctionRef<void(std::size_t, const float*)> logits);
-  AttentionShape attention_shape(LayerIndex layer) const noexcept;
   BlockContext context() noexcept { return {parts_.kernels, parts_.arena, parts_.mode}; }
-  BlockContext job_context() noexcept;
 
   Parts parts_;
   const Hparams& h_;
   std::size_t tokens_max_;
+  FirstError error_;
   LayerGraph graph_;
-  SerialParallel serial_;
   const RoutingSink* routing_sink_ = nullptr;
   const FunctionRef<void(LayerIndex)>* layer_hook_ = nullptr;
 
-  std::span<const TokenPlace> tokens_;  // of the run under way
-  unsigned job_count_ = 0;
+  // Of the run under way.
+  std::span<const TokenPlace> tokens_;
   LayerIndex layer_ = 0;
+  unsigned job_count_ = 0;
+  static constexpr unsigned no_job = ~0u;
+  unsigned shared_job_ = no_job;                  // in this layer
+  const LayerWeights* shared_weights_ = nullptr;  // held until it is done
 
-  // Buffers; rows are tokens unless stated.
+  // Buffers; rows are tokens.
   std::vector<float> x_, projected_, cosine_, sine_;
   ActivationRows normed_;
-  AttentionScratch attention_;
-  std::vector<float> router_logits_, expert_weights_;  // tokens x experts, tokens x top-k
-  std::vector<ExpertIndex> chosen_;                    // tokens x top-k, rank order
-  std::vector<std::uint32_t> row_of_;                  // tokens x top-k -> sorted row
-  std::vector<std::uint32_t> row_token_, expert_count_, expert_next_;
-  std::vector<Job> jobs_;
-  std::vector<ExpertRequest*> request_list_;
-  ActivationRows hidden_;                 // sorted rows (dense: tokens)
-  std::vector<float> expert_out_;         // sorted rows x width
-  std::vector<ActivationRows> gathered_;  // per worker: gather_rows rows of normed input
-  std::vector<float> up_;  // per worker: gather_rows x expert width (dense: tokens x width)
+  Attention attention_;
+  MoeLayer moe_;
+  ActivationRows trunk_hidden_;  // of the dense FFN or the shared expert
+  std::vector<float> trunk_up_;  // tokens x its width
+  std::vector<float> shared_out_, shared_factor_;
   std::vector<float> logits_;
-  std::vector<bool> experts_take_q8_;  // per layer: some expert's gate or up does
-  std::vector<double> theta_;          // rope frequencies
-
-  std::atomic<bool> failed_ = false;
-  std::mutex error_mutex_;
-  Error error_{ErrorCode::io, {}};
+  std::vector<double> theta_;  // rope frequencies
 };
 
 }  // namespace millrace

@@ -1,0 +1,222 @@
+#include "runtime/pipeline/moe_layer.h"
+
+#include <algorithm>
+
+#include "runtime/pipeline/bad_numbers.h"
+
+namespace millrace {
+
+namespace {
+
+constexpr std::size_t token_grain = 8;  // tokens per range in row-wise parts
+
+}  // namespace
+
+MoeLayer::MoeLayer(const Parts& parts, std::size_t tokens_max) : parts_(parts) {
+  const std::size_t width = h().width;
+  if (h().experts > 0) {
+    const std::size_t choices = tokens_max * h().experts_used;
+    logits_.resize(tokens_max * h().experts);
+    expert_weights_.resize(choices);
+    chosen_.resize(choices);
+    row_of_.resize(choices);
+    row_token_.resize(choices);
+    expert_count_.resize(h().experts);
+    expert_next_.resize(h().experts);
+    jobs_.resize(h().experts);
+    request_list_.resize(h().experts);
+    hidden_ = ActivationRows(choices, h().expert_width);
+    expert_out_.resize(choices * width);
+    const std::size_t rows = std::min(tokens_max, gather_rows_max);
+    for (unsigned worker = 0; worker < parts.arena.workers(); ++worker)
+      gathered_.emplace_back(rows, width);
+    up_.resize(parts.arena.workers() * rows * h().expert_width);
+  }
+  const BlockContext context{parts.kernels, serial_, parts.mode};
+  for (LayerIndex layer = 0; layer < h().layers; ++layer) {
+    bool q8 = false;
+    for (ExpertIndex expert = 0; expert < parts.spec.experts.experts(layer); ++expert) {
+      const ExpertExtent& extent = parts.spec.experts.at({layer, expert});
+      q8 |= context.uses_q8(extent.gate.type) || context.uses_q8(extent.up.type);
+    }
+    takes_q8_.push_back(q8);
+  }
+}
+
+std::uint64_t MoeLayer::bytes(const ModelSpec& spec, std::size_t tokens_max,
+                              unsigned workers) noexcept {
+  const Hparams& h = spec.hparams;
+  if (h.experts == 0) return 0;
+  const std::size_t choices = tokens_max * h.experts_used;
+  const std::size_t rows = std::min(tokens_max, gather_rows_max);
+  const std::size_t floats =
+      tokens_max * h.experts + choices * h.width + std::size_t{workers} * rows * h.expert_width;
+  return floats * sizeof(float) + choices * 4 * sizeof(std::uint32_t) +
+         h.experts * (sizeof(Job) + sizeof(ExpertRequest*) + 2 * sizeof(std::uint32_t)) +
+         ActivationRows::bytes(choices, h.expert_width) +
+         workers * ActivationRows::bytes(rows, h.width);
+}
+
+// Logits of the router, finite or false.
+bool MoeLayer::score(const LayerWeights& weights, std::size_t tokens,
+                     const ActivationRows& normed) {
+  const BlockContext context{parts_.kernels, parts_.arena, parts_.mode};
+  linear_f32(context, weights.matrix(MatrixRole::router), normed, 0, tokens, logits_.data(),
+             h().experts);
+  add_bias(context, weights.vector(VectorRole::router_bias), h().experts, tokens, logits_.data(),
+           h().experts);
+  return parts_.kernels.all_finite(logits_.data(), tokens * h().experts);
+}
+
+unsigned MoeLayer::route(LayerIndex layer, const LayerWeights& weights,
+                         std::span<const TokenPlace> tokens, const ActivationRows& normed,
+                         const RoutingSink* sink) {
+  layer_ = layer;
+  weights_ = &weights;
+  normed_ = &normed;
+  jobs_in_use_ = 0;
+  if (!score(weights, tokens.size(), normed)) {
+    parts_.error.set(bad_numbers(parts_.spec, layer, "a router logit"));
+    return 0;
+  }
+  const std::size_t used = h().experts_used;
+  const RouterRule rule{.gating = h().gating,
+                        .normalize = h().normalize_weights,
+                        .scale = h().weights_scale,
+                        .experts = h().experts,
+                        .used = used,
+                        .groups = h().groups,
+                        .groups_used = h().groups_used,
+                        .selection_bias = weights.vector(VectorRole::selection_bias)};
+  parts_.arena.for_ranges(tokens.size(), token_grain,
+                          [&](std::size_t begin, std::size_t end, unsigned) {
+                            for (std::size_t t = begin; t < end; ++t)
+                              millrace::route(parts_.kernels, rule, &logits_[t * h().experts],
+                                              &chosen_[t * used], &expert_weights_[t * used]);
+                          });
+  for (std::size_t t = 0; sink != nullptr && t < tokens.size(); ++t)
+    (*sink)(tokens[t], layer, {&chosen_[t * used], used}, {&expert_weights_[t * used], used});
+  return jobs_in_use_ = group_by_expert(tokens.size());
+}
+
+// Counting sort of the (token, rank) choices by expert: jobs get consecutive rows, tokens
+// ascending.
+unsigned MoeLayer::group_by_expert(std::size_t tokens) {
+  const std::size_t used = h().experts_used;
+  const std::size_t choices = tokens * used;
+  std::fill(expert_count_.begin(), expert_count_.end(), 0u);
+  for (std::size_t i = 0; i < choices; ++i) ++expert_count_[chosen_[i]];
+  unsigned jobs = 0;
+  std::uint32_t row = 0;
+  const auto add_job = [&](ExpertIndex expert) {
+    Job& job = jobs_[jobs];
+    job.request = ExpertRequest{};
+    job.request.key = {layer_, expert};
+    job.request.on_ready = &MoeLayer::on_ready;
+    job.request.owner = &job;
+    job.owner = this;
+    job.first_row = row;
+    job.count = expert_count_[expert];
+    request_list_[jobs++] = &job.request;
+    expert_next_[expert] = row;
+    row += expert_count_[expert];
+    expert_count_[expert] = 0;
+  };
+  // In rank order of the first token that wants them, so that a decode step asks for its heaviest
+  // expert first.
+  for (std::size_t i = 0; i < choices; ++i)
+    if (expert_count_[chosen_[i]] > 0) add_job(chosen_[i]);
+  for (std::size_t i = 0; i < choices; ++i) {
+    const std::uint32_t at = expert_next_[chosen_[i]]++;
+    row_of_[i] = at;
+    row_token_[at] = static_cast<std::uint32_t>(i / used);
+  }
+  return jobs;
+}
+
+void MoeLayer::request() noexcept { parts_.experts->request({request_list_.data(), jobs_in_use_}); }
+
+void MoeLayer::on_ready(ExpertRequest& request, unsigned bits) {
+  const Job& job = *static_cast<const Job*>(request.owner);
+  MoeLayer& owner = *job.owner;
+  if (bits == 0) owner.parts_.error.set(*request.failure);
+  owner.parts_.graph.deliver(static_cast<unsigned>(&job - owner.jobs_.data()), bits);
+}
+
+GatedFfn MoeLayer::expert_ffn(const Job& job) const noexcept {
+  const ExpertExtent& extent = parts_.spec.experts.at(job.request.key);
+  GatedFfn ffn{.gate = Matrix(extent.gate, job.request.gate),
+               .up = Matrix(extent.up, job.request.up),
+               .down = Matrix(extent.down, job.request.down)};
+  const SwigluClamp& clamp = parts_.spec.family->swiglu;
+  if (clamp.limit > 0) ffn.clamp = &clamp;
+  const auto bias = [&](VectorRole role, std::size_t columns) -> const float* {
+    const float* const all = weights_->vector(role);
+    return all == nullptr ? nullptr : all + job.request.key.expert * columns;
+  };
+  const std::size_t inner = h().expert_width;
+  ffn.gate_bias = bias(VectorRole::expert_gate_bias, inner);
+  ffn.up_bias = bias(VectorRole::expert_up_bias, inner);
+  ffn.down_bias = bias(VectorRole::expert_down_bias, h().width);
+  if (const float* both = bias(VectorRole::expert_gate_up_bias, 2 * inner)) {
+    ffn.gate_bias = both;
+    ffn.up_bias = both + inner;
+  }
+  return ffn;
+}
+
+// With fewer jobs than it takes to keep all threads busy, the rows of an expert are shared too.
+BlockContext MoeLayer::job_context(unsigned jobs) noexcept {
+  Parallel& inside = jobs >= 2 * parts_.arena.workers() || parts_.arena.workers() == 1
+                         ? static_cast<Parallel&>(serial_)
+                         : parts_.arena;
+  return {parts_.kernels, inside, parts_.mode};
+}
+
+void MoeLayer::gate_up(unsigned index, unsigned worker) noexcept {
+  const Job& job = jobs_[index];
+  const GatedFfn ffn = expert_ffn(job);
+  const BlockContext blocks = job_context(jobs_in_use_);
+  const bool q8 = blocks.uses_q8(ffn.gate.type) || blocks.uses_q8(ffn.up.type);
+  const bool floats = !blocks.uses_q8(ffn.gate.type) || !blocks.uses_q8(ffn.up.type);
+  ActivationRows& gathered = gathered_[worker];
+  float* const up = up_.data() + worker * gathered.rows() * h().expert_width;
+  bool finite = true;
+  for (std::uint32_t done = 0; done < job.count;) {
+    const std::uint32_t row = job.first_row + done;
+    const std::uint32_t count =
+        std::min(job.count - done, static_cast<std::uint32_t>(gathered.rows()));
+    if (count == 1) {
+      finite &=
+          ffn_gate_up(blocks, ffn, ffn.down.type, *normed_, row_token_[row], 1, hidden_, row, up);
+    } else {
+      for (std::uint32_t i = 0; i < count; ++i) {
+        if (q8) gathered.copy_row(i, *normed_, row_token_[row + i], false);
+        if (floats) gathered.copy_row(i, *normed_, row_token_[row + i], true);
+      }
+      finite &= ffn_gate_up(blocks, ffn, ffn.down.type, gathered, 0, count, hidden_, row, up);
+    }
+    done += count;
+  }
+  if (!finite) parts_.error.set(bad_numbers(parts_.spec, layer_, "an expert's hidden state"));
+}
+
+void MoeLayer::down(unsigned index) noexcept {
+  Job& job = jobs_[index];
+  if (!parts_.error.is_set())
+    ffn_down(job_context(jobs_in_use_), expert_ffn(job), hidden_, job.first_row, job.count,
+             &expert_out_[std::size_t{job.first_row} * h().width], h().width);
+  parts_.experts->release(job.request);
+}
+
+void MoeLayer::drop(unsigned job) noexcept { parts_.experts->release(jobs_[job].request); }
+
+void MoeLayer::sum_experts(std::size_t t, float* y) const noexcept {
+  const std::size_t used = h().experts_used;
+  std::fill_n(y, h().width, 0.0F);
+  for (std::size_t k = 0; k < used; ++k)
+    parts_.kernels.add_scaled(&expert_out_[std::size_t{row_of_[t * used + k]} * h().width],
+                              expert_weights_[t * used + k], h().width, y);
+}
+
+}  // namespace millrace

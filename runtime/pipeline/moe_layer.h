@@ -1,0 +1,100 @@
+// MoeLayer: the routed experts of a layer for a batch of tokens. Chooses, gathers the tokens of
+// each expert into one product, asks for the experts, computes them as their slices arrive, and
+// sums up in rank order. Owned by BatchWalk, which calls it in the order route, request, (gate_up,
+// down or drop of every job, in any thread), sum_experts. All buffers are allocated at
+// construction.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/blocks/attention_common.h"
+#include "model/blocks/gated_ffn.h"
+#include "model/expert_source.h"
+#include "model/model_spec.h"
+#include "model/router.h"
+#include "runtime/base/function_ref.h"
+#include "runtime/graph/arena.h"
+#include "runtime/graph/layer_graph.h"
+#include "runtime/pipeline/first_error.h"
+
+namespace millrace {
+
+// Told about every routing decision: (token's place, layer, chosen experts and weights in rank
+// order).
+using RoutingSink =
+    FunctionRef<void(const TokenPlace& place, LayerIndex layer,
+                     std::span<const ExpertIndex> experts, std::span<const float> weights)>;
+
+class MoeLayer {
+ public:
+  struct Parts {
+    const ModelSpec& spec;
+    const KernelTable& kernels;
+    ActivationMode mode;
+    ExpertSource* experts;  // null for dense models
+    ComputeArena& arena;
+    LayerGraph& graph;
+    FirstError& error;
+  };
+  MoeLayer(const Parts& parts, std::size_t tokens_max);
+  static std::uint64_t bytes(const ModelSpec& spec, std::size_t tokens_max,
+                             unsigned workers) noexcept;
+
+  // Whether some expert of the layer takes quantized input.
+  bool takes_q8(LayerIndex layer) const noexcept { return takes_q8_[layer]; }
+  // Router, choice, grouping; `normed` holds the FFN's input of all tokens and stays as it is until
+  // the last job is done. Returns the number of jobs, 0 on an error. `weights`: its vectors are
+  // used until then, its router only now.
+  unsigned route(LayerIndex layer, const LayerWeights& weights, std::span<const TokenPlace> tokens,
+                 const ActivationRows& normed, const RoutingSink* sink);
+  // Asks for the experts of all jobs.
+  void request() noexcept;
+  void gate_up(unsigned job, unsigned worker) noexcept;
+  void down(unsigned job) noexcept;
+  void drop(unsigned job) noexcept;
+  // y = the weighted sum of token t's experts.
+  void sum_experts(std::size_t t, float* y) const noexcept;
+
+  // Whether work inside one of `jobs` jobs is to be shared over the threads too.
+  BlockContext job_context(unsigned jobs) noexcept;
+
+ private:
+  // The tokens of one expert: rows [first_row, first_row + count) of the sorted buffers.
+  struct Job {
+    ExpertRequest request;
+    MoeLayer* owner;
+    std::uint32_t first_row;
+    std::uint32_t count;
+  };
+  static void on_ready(ExpertRequest& request, unsigned bits);
+  static constexpr std::size_t gather_rows_max = 128;  // tokens that go through a product together
+
+  const Hparams& h() const noexcept { return parts_.spec.hparams; }
+  bool score(const LayerWeights& weights, std::size_t tokens, const ActivationRows& normed);
+  unsigned group_by_expert(std::size_t tokens);
+  GatedFfn expert_ffn(const Job& job) const noexcept;
+
+  Parts parts_;
+  SerialParallel serial_;
+  LayerIndex layer_ = 0;
+  const LayerWeights* weights_ = nullptr;
+  const ActivationRows* normed_ = nullptr;
+  unsigned jobs_in_use_ = 0;
+  std::vector<bool> takes_q8_;  // per layer
+
+  // Rows are tokens unless stated.
+  std::vector<float> logits_, expert_weights_;  // tokens x experts, tokens x top-k
+  std::vector<ExpertIndex> chosen_;             // tokens x top-k, rank order
+  std::vector<std::uint32_t> row_of_;           // tokens x top-k -> sorted row
+  std::vector<std::uint32_t> row_token_, expert_count_, expert_next_;
+  std::vector<Job> jobs_;
+  std::vector<ExpertRequest*> request_list_;
+  ActivationRows hidden_;                 // sorted rows
+  std::vector<float> expert_out_;         // sorted rows x width
+  std::vector<ActivationRows> gathered_;  // per worker: some rows of normed input
+  std::vector<float> up_;                 // per worker: as many rows x expert width
+};
+
+}  // namespace millrace

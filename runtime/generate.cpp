@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -83,9 +84,11 @@ class Generation {
         stop_(std::move(stop)),
         state_(std::move(state)),
         stream_(engine.tokenizer()) {
-    history_.reserve(options.prompt.size() + options.tokens_max);
+    const std::size_t room = session_.context() - options.prompt.size() + 1;
+    const std::size_t most = std::min<std::size_t>(options.tokens_max, room);
+    history_.reserve(options.prompt.size() + most);
     history_ = options.prompt;
-    result_.ids.reserve(options.tokens_max);
+    result_.ids.reserve(most);
   }
 
   Status open_trace() {

@@ -63,7 +63,9 @@ int run_program(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is seen by the write
+  // A reader that is gone and a limit of file sizes are seen by the write.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return run_program(argc, argv);
   } catch (const std::bad_alloc&) {

@@ -1,6 +1,7 @@
 // Runs that something happens to: Ctrl-C, the model deleted or cut short, a reader that goes away,
 // a full disk. The run is held at a gate meanwhile, so that it is surely still going on.
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -157,6 +158,21 @@ TEST_CASE("A full disk behind stdout ends with 2") {
     CHECK(outcome.code == 2);
     CHECK(contains(outcome.err, "stdout: No space left on device"));
   }
+}
+
+TEST_CASE("A limit of file sizes ends with 2 like a full disk") {
+  const TempFolder folder;
+  const std::string path = folder.path("state");
+  const auto limit = [] {
+    const rlimit bytes = {8192, 8192};
+    return setrlimit(RLIMIT_FSIZE, &bytes) == 0;
+  };
+  const Outcome outcome = run_program(
+      Words{"run", "-n", "4", "--json", "--dump-state", path} + tale, {.before_exec = limit});
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 2);
+  CHECK(contains(outcome.err, "--dump-state"));
+  CHECK(text_at(only_json(outcome), "finish_reason") == "error");
 }
 
 TEST_CASE("A file that cannot be written ends with 2 and is named") {

@@ -10,9 +10,15 @@
 namespace millrace {
 
 extern const FamilySpec llama_family;
+extern const FamilySpec qwen3moe_family;
 extern const FamilySpec qwen2_family;
 extern const FamilySpec qwen3_family;
-extern const FamilySpec qwen3moe_family;
+extern const FamilySpec qwen2moe_family;
+extern const FamilySpec olmoe_family;
+extern const FamilySpec gpt_oss_family;
+extern const FamilySpec glm4moe_family;
+extern const FamilySpec minimax_m2_family;
+extern const FamilySpec deepseek2_family;
 
 std::span<const FamilySpec* const> families() noexcept;
 

@@ -116,9 +116,13 @@ void check_oracle(const OracleFolder& oracle) {
 // Folders of the larger set whose family and types are meant to be supported: nothing else may fail
 // to open.
 bool supported(const std::string& name) {
-  static const std::vector<std::string> families = {"llama", "mixtral", "qwen2", "qwen3moe"};
-  static const std::vector<std::string> types = {"f32",  "f16",   "bf16",         "q8_0",
-                                                 "q4_0", "mxfp4", "fusedqkv-q8_0"};
+  static const std::vector<std::string> families = {
+      "llama", "mixtral", "qwen2",   "qwen2moe",      "qwen3moe",
+      "olmoe", "gptoss",  "glm4moe", "deepseek2lite", "deepseek3"};
+  static const std::vector<std::string> types = {
+      "f32",      "f16",           "bf16",           "q8_0",       "q4_0",
+      "mxfp4",    "fusedqkv-q8_0", "fusedexps-q8_0", "mxfp4-bf16", "mla-f32",
+      "mla-q8_0", "mxfp4-q8_0",    "groups-f32"};
   const std::size_t dash = name.find('-');
   if (dash == std::string::npos) return false;
   return std::count(families.begin(), families.end(), name.substr(0, dash)) > 0 &&

@@ -29,10 +29,22 @@ inline constexpr std::uint64_t piece_bytes_default = 1 * MiB;
 inline constexpr std::uint32_t queue_depth_default = 16;
 inline constexpr unsigned read_retries_max = 3;
 
+// Chat templates are programs of strangers: each bound ends a rendering with an error.
+inline constexpr std::size_t template_bytes_max =
+    512 * KiB;                                         // source; published ones have < 32 KiB
+inline constexpr unsigned template_nesting_max = 100;  // of expressions and blocks, in the source
+inline constexpr unsigned template_depth_max = 800;    // of evaluation: macros times nesting
+inline constexpr std::uint64_t template_steps_max = 50'000'000;  // a few seconds of one core
+inline constexpr std::size_t template_string_bytes_max = text_bytes_max;  // of the output, too
+inline constexpr std::size_t template_memory_bytes_max = 256 * MiB;
+inline constexpr std::int64_t template_range_max = 100'000;  // numbers in one range()
+inline constexpr unsigned template_value_depth_max = 100;    // lists in lists, compared or printed
+
 inline constexpr std::size_t attention_part = 256;  // positions; part of the canonical arithmetic
 
 static_assert(segment_bytes_max <= 1 * GiB);
 static_assert(segments_max <= 16384, "IORING_MAX_REG_BUFFERS");
 static_assert(experts_used_max <= experts_max);
+static_assert(template_string_bytes_max < template_memory_bytes_max);
 
 }  // namespace millrace::limits

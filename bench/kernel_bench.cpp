@@ -37,6 +37,35 @@ struct Case {
   std::size_t rows;
 };
 
+constexpr DType types[] = {DType::mxfp4, DType::q4_0,   DType::q8_0, DType::q4_1, DType::q5_0,
+                           DType::q5_1,  DType::iq4_nl, DType::q4_k, DType::q5_k, DType::q6_k,
+                           DType::q2_k,  DType::q3_k,   DType::f16,  DType::bf16, DType::f32};
+
+// Where a block has its upper scale bytes: of d, and of dmin (or m) two bytes on.
+struct ScalePlace {
+  std::size_t offset;
+  std::size_t count;
+};
+ScalePlace scale_place(DType type) {
+  switch (type) {
+    case DType::f32:
+      return {3, 1};
+    case DType::q4_1:
+    case DType::q5_1:
+    case DType::q4_k:
+    case DType::q5_k:
+      return {1, 2};
+    case DType::q2_k:
+      return {81, 2};
+    case DType::q3_k:
+      return {109, 1};
+    case DType::q6_k:
+      return {209, 1};
+    default:
+      return {1, 1};
+  }
+}
+
 // Weights with valid scales: random codes under a small half scale or a middling exponent.
 void fill_weights(DType type, std::byte* data, std::size_t bytes) {
   const std::size_t unit = dtype_info(type).block_bytes;
@@ -46,40 +75,55 @@ void fill_weights(DType type, std::byte* data, std::size_t bytes) {
     data[i] = static_cast<std::byte>(state >> 32);
   }
   const std::byte high = type == DType::f32 || type == DType::bf16 ? std::byte{0x3c} : std::byte{8};
-  const std::size_t at = unit == 4 ? 3 : 1;  // the byte that holds sign and exponent
+  const ScalePlace place = scale_place(type);
   for (std::size_t i = 0; i + unit <= bytes; i += unit) {
     if (type == DType::mxfp4) {
       data[i] = std::byte{120};
     } else {
-      data[i + at] = high;
+      for (std::size_t j = 0; j < place.count; ++j) data[i + place.offset + 2 * j] = high;
     }
   }
 }
 
-// Activations of some tokens in both forms.
+// Activations of some tokens in all forms.
 struct Inputs {
   std::vector<float> x;
-  std::vector<std::int8_t> q;
-  std::vector<float> scale;
+  std::vector<std::int8_t> q, super_q;
+  std::vector<float> scale, super_scale;
   std::vector<std::int32_t> sum;
+  std::vector<std::int16_t> super_sum;
   std::size_t stride;
+  std::size_t super_stride;
 
   explicit Inputs(const Options& options)
-      : x(options.tokens * options.columns), stride(q8_stride(options.columns)) {
+      : x(options.tokens * options.columns),
+        stride(q8_stride(options.columns)),
+        super_stride(q8_super_stride(options.columns)) {
     q.resize(options.tokens * stride);
     scale.resize(q.size() / 32);
     sum.resize(q.size() / 32);
+    super_q.resize(options.tokens * super_stride);
+    super_scale.resize(super_q.size() / 256);
+    super_sum.resize(super_q.size() / 16);
     for (std::size_t i = 0; i < x.size(); ++i)
       x[i] = static_cast<float>(static_cast<int>(i * 7919 % 2001) - 1000) / 250.0f;
     const KernelTable& table = *supported_kernels().front();
     for (std::size_t t = 0; t < options.tokens; ++t) {
+      const float* const from = x.data() + t * options.columns;
       const std::size_t at = t * stride;
-      MILLRACE_CHECK(table.quantize_q8(x.data() + t * options.columns, options.columns,
-                                       q.data() + at, scale.data() + at / 32,
+      MILLRACE_CHECK(table.quantize_q8(from, options.columns, q.data() + at, scale.data() + at / 32,
                                        sum.data() + at / 32));
+      if (options.columns % 256 != 0) continue;
+      const std::size_t super_at = t * super_stride;
+      MILLRACE_CHECK(table.quantize_q8_super(from, options.columns, super_q.data() + super_at,
+                                             super_scale.data() + super_at / 256,
+                                             super_sum.data() + super_at / 16));
     }
   }
   Q8Batch quantized() const { return {q.data(), scale.data(), sum.data(), stride, stride / 32}; }
+  Q8SuperBatch supers() const {
+    return {super_q.data(), super_scale.data(), super_sum.data(), super_stride, super_stride / 256};
+  }
 };
 
 class Bench {
@@ -91,9 +135,9 @@ class Bench {
     fmt::print("{} ({} KiB of weights, {} columns, {} token{})\n", label, bytes >> 10,
                options_.columns, options_.tokens, options_.tokens == 1 ? "" : "s");
     bool good = true;
-    for (const DType type :
-         {DType::mxfp4, DType::q4_0, DType::q8_0, DType::f16, DType::bf16, DType::f32}) {
+    for (const DType type : types) {
       if (!options_.type.empty() && options_.type != dtype_info(type).name) continue;
+      if (options_.columns % dtype_info(type).block_elems != 0) continue;
       fill_weights(type, memory_.data(), bytes);
       const std::size_t rows = bytes / dtype_row_bytes(type, options_.columns);
       const bool blocks = dtype_info(type).block_elems > 1;
@@ -119,15 +163,8 @@ class Bench {
     for (const KernelTable* table : supported_kernels()) {
       const bool is_scalar = table == supported_kernels().front();
       if (!options_.isa.empty() && !is_scalar && options_.isa != table->name) continue;
-      const auto id = static_cast<std::size_t>(test.type);
-      const Rates rates = measure_rates(bytes, is_scalar ? 3 : options_.repeats, [&] {
-        if (test.quantized) {
-          table->matmul_q8[id](weights, inputs_.quantized(), options_.tokens, y.data(), test.rows);
-        } else {
-          table->matmul_f32[id](weights, {inputs_.x.data(), options_.columns}, options_.tokens,
-                                y.data(), test.rows);
-        }
-      });
+      const Rates rates = measure_rates(bytes, is_scalar ? 3 : options_.repeats,
+                                        [&] { run_product(*table, test, weights, y.data()); });
       Checksum checksum;
       for (const float value : y) checksum.add(std::bit_cast<std::uint32_t>(value));
       if (is_scalar) scalar = rates.median, expected = checksum.value();
@@ -135,11 +172,24 @@ class Bench {
       const bool same = checksum.value() == expected;
       good &= same && (options_.smoke || share <= 1.05);
       fmt::print(
-          "  {:5} {:3} {:10} {:6.2f} GB/s  {:4.2f} of read_all {:5.1f}  {:5.1f} x scalar  {}\n",
+          "  {:7} {:3} {:10} {:6.2f} GB/s  {:4.2f} of read_all {:5.1f}  {:5.1f} x scalar  {}\n",
           dtype_info(test.type).name, test.quantized ? "q8" : "f32", table->name, rates.median,
           share, limit, rates.median / scalar, same ? "same bits" : "OTHER BITS");
     }
     return good;
+  }
+
+  void run_product(const KernelTable& table, const Case& test, const WeightRows& weights,
+                   float* y) const {
+    const auto id = static_cast<std::size_t>(test.type);
+    if (!test.quantized) {
+      table.matmul_f32[id](weights, {inputs_.x.data(), options_.columns}, options_.tokens, y,
+                           test.rows);
+    } else if (table.matmul_q8_super[id] != nullptr) {
+      table.matmul_q8_super[id](weights, inputs_.supers(), options_.tokens, y, test.rows);
+    } else {
+      table.matmul_q8[id](weights, inputs_.quantized(), options_.tokens, y, test.rows);
+    }
   }
 
   const Options& options_;

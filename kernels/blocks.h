@@ -68,4 +68,65 @@ inline constexpr std::int8_t mxfp4_codes[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                                 0, -1, -2, -3, -4, -6, -8, -12};
 inline constexpr int mxfp4_code_offset = 12;  // codes + offset are unsigned
 
+// --- super-blocks of 256 values ---
+
+// s = i / 16, byte 32 (i / 128) + i % 32 of q at bits 2 (i % 128 / 32):
+// x = d * (low nibble of scales[s]) * code - dmin * (high nibble of scales[s])
+struct BlockQ2_K {
+  std::uint8_t scales[16];
+  std::uint8_t q[64];
+  std::uint16_t d;     // f16
+  std::uint16_t dmin;  // f16
+};
+static_assert(sizeof(BlockQ2_K) == 84 && offsetof(BlockQ2_K, d) == 80);
+
+// Codes as in Q2_K with a third bit: bit i / 32 of high[i % 32]. x = d * (scale - 32) * (code - 4);
+// scales of 6 bits, packed: low nibbles and high nibbles of bytes 0..7, then two bits each.
+struct BlockQ3_K {
+  std::uint8_t high[32];
+  std::uint8_t q[64];
+  std::uint8_t scales[12];
+  std::uint16_t d;  // f16
+};
+static_assert(sizeof(BlockQ3_K) == 110 && offsetof(BlockQ3_K, scales) == 96);
+
+// s = i / 32; a byte holds a code of an even s and, in its high nibble, one of the next s:
+// x = d * scale[s] * code - dmin * minimum[s]; both of 6 bits, packed in 12 bytes
+struct BlockQ4_K {
+  std::uint16_t d;     // f16
+  std::uint16_t dmin;  // f16
+  std::uint8_t scales[12];
+  std::uint8_t q[128];
+};
+static_assert(sizeof(BlockQ4_K) == 144 && offsetof(BlockQ4_K, q) == 16);
+
+// As Q4_K with a fifth bit: bit s of high[i % 32]
+struct BlockQ5_K {
+  std::uint16_t d;     // f16
+  std::uint16_t dmin;  // f16
+  std::uint8_t scales[12];
+  std::uint8_t high[32];
+  std::uint8_t q[128];
+};
+static_assert(sizeof(BlockQ5_K) == 176 && offsetof(BlockQ5_K, q) == 48);
+
+// x = d * scales[i / 16] * (code - 32), codes of four low and two high bits
+struct BlockQ6_K {
+  std::uint8_t low[128];
+  std::uint8_t high[64];
+  std::int8_t scales[16];
+  std::uint16_t d;  // f16
+};
+static_assert(sizeof(BlockQ6_K) == 210 && offsetof(BlockQ6_K, scales) == 192);
+
+// s = i / 32: x = d * (scale[s] - 32) * iq4_codes[nibble], scales of 6 bits: nibbles of scales_low,
+// two bits each of scales_high; s has its 32 nibbles in 16 bytes, positions as in Q4_0
+struct BlockIQ4_XS {
+  std::uint16_t d;  // f16
+  std::uint16_t scales_high;
+  std::uint8_t scales_low[4];
+  std::uint8_t q[128];
+};
+static_assert(sizeof(BlockIQ4_XS) == 136 && offsetof(BlockIQ4_XS, q) == 8);
+
 }  // namespace millrace

@@ -9,14 +9,19 @@ namespace millrace {
 
 namespace {
 
+// The parts of one ISA's kernels; all null if they are not in this build.
+struct Parts {
+  const KernelTable* layers = nullptr;
+  const WeightKernels* supers = nullptr;
+};
+
+constexpr Parts scalar_parts{&scalar_kernels, &scalar_super_kernels};
 #if defined(__x86_64__)
-constexpr const KernelTable* avx2_table = &avx2_kernels;
-constexpr const KernelTable* avx512_table = &avx512_kernels;
-constexpr const KernelTable* avx512vnni_table = &avx512vnni_kernels;
+constexpr Parts avx2_parts{&avx2_kernels, &avx2_super_kernels};
+constexpr Parts avx512_parts{&avx512_kernels, &avx512_super_kernels};
+constexpr Parts avx512vnni_parts{&avx512vnni_kernels, &avx512vnni_super_kernels};
 #else
-constexpr const KernelTable* avx2_table = nullptr;
-constexpr const KernelTable* avx512_table = nullptr;
-constexpr const KernelTable* avx512vnni_table = nullptr;
+constexpr Parts avx2_parts, avx512_parts, avx512vnni_parts;
 #endif
 
 struct Need {
@@ -44,28 +49,28 @@ constexpr Need os_amx{&CpuFeatures::os_amx, "AMX"};
 // One ISA: what its table was compiled for and what the operating system must save for it.
 struct Isa {
   std::string_view name;
-  const KernelTable* table;  // nullptr: not in this build
+  Parts parts;
   std::array<Need, 10> needs;
   Need os;
 };
 
 // CONTRACT's names, slowest first.
 constexpr std::array isas = {
-    Isa{"scalar", &scalar_kernels, {}, {}},
-    Isa{"neon", nullptr, {neon}, {}},
-    Isa{"neon-dotprod", nullptr, {neon, dotprod}, {}},
-    Isa{"avx2", avx2_table, {avx2, fma, f16c}, os_avx},
-    Isa{"avxvnni", nullptr, {avx2, fma, f16c, avxvnni}, os_avx},
+    Isa{"scalar", scalar_parts, {}, {}},
+    Isa{"neon", {}, {neon}, {}},
+    Isa{"neon-dotprod", {}, {neon, dotprod}, {}},
+    Isa{"avx2", avx2_parts, {avx2, fma, f16c}, os_avx},
+    Isa{"avxvnni", {}, {avx2, fma, f16c, avxvnni}, os_avx},
     Isa{"avx512",
-        avx512_table,
+        avx512_parts,
         {avx512f, avx512bw, avx512vl, avx512dq, avx2, fma, f16c},
         os_avx512},
     Isa{"avx512vnni",
-        avx512vnni_table,
+        avx512vnni_parts,
         {avx512f, avx512bw, avx512vl, avx512dq, avx512vnni, avx2, fma, f16c},
         os_avx512},
     Isa{"amx",
-        nullptr,
+        {},
         {avx512f, avx512bw, avx512vl, avx512dq, avx512vnni, amx_tile, amx_int8, avx2, fma, f16c},
         os_amx},
 };
@@ -86,7 +91,7 @@ bool is_enabled(const Isa& isa, const CpuFeatures& cpu) {
 }
 
 bool can_run(const Isa& isa, const CpuFeatures& cpu) {
-  return isa.table != nullptr && missing_features(isa, cpu).empty() && is_enabled(isa, cpu);
+  return isa.parts.layers != nullptr && missing_features(isa, cpu).empty() && is_enabled(isa, cpu);
 }
 
 std::string runnable_names(const CpuFeatures& cpu) {
@@ -113,6 +118,34 @@ std::string unknown_name_text() {
   return text;
 }
 
+template <class Function, std::size_t count>
+void fill_gaps(Function (&into)[count], const Function (&from)[count]) {
+  for (std::size_t i = 0; i < count; ++i)
+    if (into[i] == nullptr) into[i] = from[i];
+}
+
+KernelTable join(const Parts& parts) {
+  KernelTable table{};
+  if (parts.layers == nullptr) return table;
+  table = *parts.layers;
+  table.quantize_q8_super = parts.supers->quantize_q8_super;
+  fill_gaps(table.matmul_q8, parts.supers->matmul_q8);
+  fill_gaps(table.matmul_q8_super, parts.supers->matmul_q8_super);
+  fill_gaps(table.matmul_f32, parts.supers->matmul_f32);
+  fill_gaps(table.decode_row, parts.supers->decode_row);
+  return table;
+}
+
+// `isa` is an element of isas.
+const KernelTable& table_of(const Isa& isa) {
+  static const auto tables = [] {
+    std::array<KernelTable, isas.size()> all;
+    for (std::size_t i = 0; i < isas.size(); ++i) all[i] = join(isas[i].parts);
+    return all;
+  }();
+  return tables[static_cast<std::size_t>(&isa - isas.data())];
+}
+
 const CpuFeatures& this_cpu() {
   static const CpuFeatures features = detect_cpu_features();
   return features;
@@ -123,7 +156,7 @@ const CpuFeatures& this_cpu() {
 std::vector<const KernelTable*> supported_kernels(const CpuFeatures& cpu) {
   std::vector<const KernelTable*> tables;
   for (const Isa& isa : isas) {
-    if (can_run(isa, cpu)) tables.push_back(isa.table);
+    if (can_run(isa, cpu)) tables.push_back(&table_of(isa));
   }
   return tables;
 }
@@ -146,10 +179,10 @@ Result<const KernelTable*> choose_kernels(std::string_view name, const CpuFeatur
                        std::string(isa->os.name) + " registers",
                    cpu);
   }
-  if (isa->table == nullptr) {
+  if (isa->parts.layers == nullptr) {
     return refusal(name, "this CPU has it, but this build has no kernels for it", cpu);
   }
-  return isa->table;
+  return &table_of(*isa);
 }
 
 Result<const KernelTable*> choose_kernels(std::string_view name) {

@@ -4,11 +4,19 @@
 // outputs never overlap inputs unless stated.
 //
 // Canonical arithmetic in short (DESIGN section 4):
-//   activations  per 32 values d = max|x| / 127, q = round-half-even(x * (127 / max|x|)); max|x| <
-//   2^-100: d = q = 0 quantized dot  acc[b mod 16] = fma(float(S[b]), fl(dw[b] * da[b]), acc[b mod
-//   16]) for blocks b ascending, S[b] the exact
-//                  integer sum of the block; then acc[i] += acc[i+8], then 4, 2, 1
-//   float dot      acc[i mod 16] = fma(w[i], x[i], acc[i mod 16]), the same tree
+//   activations
+//     per 32 values (per 256 for super-blocks): d = max|x| / 127,
+//     q = round-half-even(x * (127 / max|x|)); max|x| < 2^-100: d = q = 0
+//   quantized dot
+//     acc[b mod 16] = fma(float(S[b]), fl(dw[b] * da[b]), acc[b mod 16]), blocks b ascending, S[b]
+//     the exact integer sum of the block, in a super-block with the integer sub-scales multiplied
+//     in; then acc[i] += acc[i+8], then 4, 2, 1
+//   minima
+//     16 accumulators of their own, acc'[b mod 16] = fma(float(M[b]), fl(mw[b] * da[b]), ...), M[b]
+//     the sum of the block's q, in a super-block with the integer sub-minima multiplied in; before
+//     the tree acc[i] += acc'[i] (Q4_1, Q5_1) or acc[i] -= acc'[i] (K-quants)
+//   float dot
+//     acc[i mod 16] = fma(w[i], x[i], acc[i mod 16]), the same tree
 #pragma once
 
 #include <cstddef>
@@ -43,6 +51,20 @@ constexpr std::size_t q8_stride(std::size_t columns) noexcept {
   return (columns + 511) / 512 * 512;
 }
 
+// The same for weights in super-blocks of 256 values: one scale per 256, a sum per 16. Token t has
+// values q + t * q_stride, scales scale + t * block_stride, sums sum + t * q_stride / 16. Both
+// strides are q8_super_stride(), in values and in blocks; scales past the last block are zero.
+struct Q8SuperBatch {
+  const std::int8_t* q;
+  const float* scale;
+  const std::int16_t* sum;
+  std::size_t q_stride;
+  std::size_t block_stride;
+};
+constexpr std::size_t q8_super_stride(std::size_t columns) noexcept {
+  return (columns + 1023) / 1024 * 1024;
+}
+
 // Unrounded activations: token t at x + t * stride.
 struct F32Batch {
   const float* x;
@@ -52,6 +74,8 @@ struct F32Batch {
 // y[t * y_stride + r] = dot(row r, token t) for r < rows, t < tokens. tokens >= 1.
 using MatmulQ8 = void (*)(const WeightRows& weights, const Q8Batch& x, std::size_t tokens, float* y,
                           std::size_t y_stride);
+using MatmulQ8Super = void (*)(const WeightRows& weights, const Q8SuperBatch& x, std::size_t tokens,
+                               float* y, std::size_t y_stride);
 using MatmulF32 = void (*)(const WeightRows& weights, const F32Batch& x, std::size_t tokens,
                            float* y, std::size_t y_stride);
 
@@ -90,20 +114,30 @@ struct SwigluClamp {
   float offset;  // added to up
 };
 
-struct KernelTable {
-  const char* name;  // "scalar", "avx2", …: CONTRACT's ISA names
-
+// What depends on the type of the weights. An ISA's kernels come in parts, each compiled on its own
+// and holding some of the types; dispatch.cpp puts them together.
+struct WeightKernels {
   // Quantizes `columns` (a multiple of 32) values; writes q8_stride(columns) q's and a 32nd of that
   // scales and sums, padding zeroed. False if a value is NaN or infinite (outputs are then
   // unspecified).
   bool (*quantize_q8)(const float* x, std::size_t columns, std::int8_t* q, float* scale,
                       std::int32_t* sum);
+  // The same per 256 values (columns a multiple of 256) for a Q8SuperBatch; of the padding only the
+  // scales are written.
+  bool (*quantize_q8_super)(const float* x, std::size_t columns, std::int8_t* q, float* scale,
+                            std::int16_t* sum);
 
-  // By DType; nullptr where the type has no such product. Float types have no matmul_q8.
+  // By DType; nullptr where the type has no such product. A quantized type has either matmul_q8 or
+  // matmul_q8_super, a float type neither.
   MatmulQ8 matmul_q8[dtype_count];
+  MatmulQ8Super matmul_q8_super[dtype_count];
   MatmulF32 matmul_f32[dtype_count];
   // One row decoded to float32: exact, each element the float64 definition rounded once.
   void (*decode_row[dtype_count])(const std::byte* row, std::size_t columns, float* out);
+};
+
+struct KernelTable : WeightKernels {
+  const char* name;  // "scalar", "avx2", …: CONTRACT's ISA names
 
   // y = fl(x * s) * w with s = 1 / sqrt(dot(x, x) / count + eps). y may be x.
   void (*rms_norm)(const float* x, const float* weight, float eps, std::size_t count, float* y);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/blocks.h"
+#include "kernels/reference_super.h"
 #include "runtime/base/check.h"
 
 namespace millrace::reference {
@@ -98,9 +99,16 @@ double half_value(std::uint16_t half) {
   return (half & 0x8000) != 0 ? -value : value;
 }
 
-void decode_row(DType type, const std::byte* row, std::size_t columns, double* out) {
+namespace {
+
+// Every element's scaled code, and beside it what the block's minimum adds (0 without minima).
+// True if there are minima.
+bool decode_parts(DType type, const std::byte* row, std::size_t columns, double* out,
+                  double* minimum) {
   const DTypeInfo& info = dtype_info(type);
   MILLRACE_CHECK(columns % info.block_elems == 0);
+  bool has_minima = false;
+  std::fill_n(minimum, columns, 0.0);
   for (std::size_t i = 0; i < columns; i += info.block_elems, row += info.block_bytes) {
     if (type == DType::f32) {
       out[i] = read_as<float>(row);
@@ -109,31 +117,106 @@ void decode_row(DType type, const std::byte* row, std::size_t columns, double* o
     } else if (type == DType::bf16) {
       const std::uint32_t bits = static_cast<std::uint32_t>(read_as<std::uint16_t>(row)) << 16;
       out[i] = read_as<float>(reinterpret_cast<const std::byte*>(&bits));
+    } else if (info.block_elems == 256) {
+      const SuperBlock block = read_super_block(type, row);
+      has_minima = block.has_minima;
+      for (std::size_t j = 0; j < 256; ++j) {
+        out[i + j] = block.factor * block.scale[j / 16] * block.code[j];
+        if (has_minima) minimum[i + j] = -(block.minimum_factor * block.minimum[j / 16]);
+      }
     } else {
       const Block block = read_block(type, row);
+      has_minima = block.has_minimum;
       for (std::size_t j = 0; j < 32; ++j) {
         out[i + j] = block.scale * block.code[j];
-        if (block.has_minimum) out[i + j] += block.minimum;
+        if (has_minima) minimum[i + j] = block.minimum;
       }
     }
   }
+  return has_minima;
 }
+
+}  // namespace
+
+void decode_row(DType type, const std::byte* row, std::size_t columns, double* out) {
+  std::vector<double> minimum(columns);
+  if (!decode_parts(type, row, columns, out, minimum.data())) return;
+  for (std::size_t i = 0; i < columns; ++i) out[i] += minimum[i];
+}
+
+namespace {
+
+// One block of `values` activations. False if a value is NaN or infinite.
+bool quantize_block(const float* x, std::size_t values, std::int8_t* q, float* scale) {
+  float largest = 0.0f;
+  for (std::size_t i = 0; i < values; ++i) {
+    if (!std::isfinite(x[i])) return false;
+    largest = std::max(largest, std::fabs(x[i]));
+  }
+  const bool empty = largest < 0x1p-100f;
+  const float factor = empty ? 0.0f : 127.0f / largest;
+  *scale = empty ? 0.0f : largest / 127.0f;
+  for (std::size_t i = 0; i < values; ++i)
+    q[i] = static_cast<std::int8_t>(std::nearbyint(x[i] * factor));
+  return true;
+}
+
+// The 16 accumulators of a result and those of its minima.
+struct Accumulators {
+  float products[16] = {};
+  float minima[16] = {};
+  void add(std::size_t block, std::int32_t sum, double factor, float activation_scale) {
+    step(products[block % 16], sum, factor, activation_scale);
+  }
+  void add_minimum(std::size_t block, std::int32_t sum, double factor, float activation_scale) {
+    step(minima[block % 16], sum, factor, activation_scale);
+  }
+  static void step(float& acc, std::int32_t sum, double factor, float activation_scale) {
+    const float both = static_cast<float>(factor) * activation_scale;
+    acc = std::fma(static_cast<float>(sum), both, acc);
+  }
+};
+
+float dot_q8_super(DType type, const std::byte* row, std::size_t columns, const std::int8_t* q,
+                   const float* scale) {
+  Accumulators acc;
+  bool has_minima = false;
+  for (std::size_t b = 0; b < columns / 256; ++b, row += dtype_info(type).block_bytes, q += 256) {
+    const SuperBlock block = read_super_block(type, row);
+    std::int32_t products = 0;
+    std::int32_t minima = 0;
+    for (int i = 0; i < 256; ++i) {
+      products += block.scale[i / 16] * block.code[i] * q[i];
+      minima += block.minimum[i / 16] * q[i];
+    }
+    acc.add(b, products, block.factor, scale[b]);
+    acc.add_minimum(b, minima, block.minimum_factor, scale[b]);
+    has_minima = block.has_minima;
+  }
+  for (int i = 0; has_minima && i < 16; ++i) acc.products[i] -= acc.minima[i];
+  return tree(acc.products);
+}
+
+}  // namespace
 
 bool quantize_q8(const float* x, std::size_t columns, std::int8_t* q, float* scale,
                  std::int32_t* sum) {
-  for (std::size_t b = 0; b < columns / 32; ++b, x += 32, q += 32) {
-    float largest = 0.0f;
-    for (int i = 0; i < 32; ++i) {
-      if (!std::isfinite(x[i])) return false;
-      largest = std::max(largest, std::fabs(x[i]));
-    }
-    const bool empty = largest < 0x1p-100f;
-    const float factor = empty ? 0.0f : 127.0f / largest;
-    scale[b] = empty ? 0.0f : largest / 127.0f;
+  for (std::size_t b = 0; b < columns / 32; ++b, q += 32) {
+    if (!quantize_block(x + 32 * b, 32, q, scale + b)) return false;
     sum[b] = 0;
-    for (int i = 0; i < 32; ++i) {
-      q[i] = static_cast<std::int8_t>(std::nearbyint(x[i] * factor));
-      sum[b] += q[i];
+    for (int i = 0; i < 32; ++i) sum[b] += q[i];
+  }
+  return true;
+}
+
+bool quantize_q8_super(const float* x, std::size_t columns, std::int8_t* q, float* scale,
+                       std::int16_t* sum) {
+  for (std::size_t b = 0; b < columns / 256; ++b, q += 256, sum += 16) {
+    if (!quantize_block(x + 256 * b, 256, q, scale + b)) return false;
+    for (int s = 0; s < 16; ++s) {
+      int units = 0;
+      for (int i = 0; i < 16; ++i) units += q[16 * s + i];
+      sum[s] = static_cast<std::int16_t>(units);
     }
   }
   return true;
@@ -141,26 +224,24 @@ bool quantize_q8(const float* x, std::size_t columns, std::int8_t* q, float* sca
 
 float dot_q8(DType type, const std::byte* row, std::size_t columns, const std::int8_t* q,
              const float* scale) {
-  float acc[16] = {};
-  float minima[16] = {};
+  if (dtype_info(type).block_elems == 256) return dot_q8_super(type, row, columns, q, scale);
+  Accumulators acc;
   bool has_minimum = false;
   const std::size_t block_bytes = dtype_info(type).block_bytes;
-  for (std::size_t b = 0; b < columns / 32; ++b) {
+  for (std::size_t b = 0; b < columns / 32; ++b, q += 32) {
     const Block block = read_block(type, row + b * block_bytes);
     std::int32_t products = 0;
     std::int32_t sum = 0;
     for (int i = 0; i < 32; ++i) {
-      products += block.code[i] * q[32 * b + static_cast<std::size_t>(i)];
-      sum += q[32 * b + static_cast<std::size_t>(i)];
+      products += block.code[i] * q[i];
+      sum += q[i];
     }
-    const float both = static_cast<float>(block.scale) * scale[b];
-    acc[b % 16] = std::fma(static_cast<float>(products), both, acc[b % 16]);
-    const float minimum = static_cast<float>(block.minimum) * scale[b];
-    minima[b % 16] = std::fma(static_cast<float>(sum), minimum, minima[b % 16]);
+    acc.add(b, products, block.scale, scale[b]);
+    acc.add_minimum(b, sum, block.minimum, scale[b]);
     has_minimum = block.has_minimum;
   }
-  for (int i = 0; has_minimum && i < 16; ++i) acc[i] += minima[i];
-  return tree(acc);
+  for (int i = 0; has_minimum && i < 16; ++i) acc.products[i] += acc.minima[i];
+  return tree(acc.products);
 }
 
 float dot_f32(DType type, const std::byte* row, std::size_t columns, const float* x) {
@@ -174,11 +255,12 @@ float dot_f32(DType type, const std::byte* row, std::size_t columns, const float
 
 Dot64 dot_f64(DType type, const std::byte* row, std::size_t columns, const double* x) {
   std::vector<double> w(columns);
-  decode_row(type, row, columns, w.data());
+  std::vector<double> minimum(columns);
+  decode_parts(type, row, columns, w.data(), minimum.data());
   Dot64 dot{};
   for (std::size_t i = 0; i < columns; ++i) {
-    dot.sum += w[i] * x[i];
-    dot.magnitude += std::fabs(w[i] * x[i]);
+    dot.sum += (w[i] + minimum[i]) * x[i];
+    dot.magnitude += (std::fabs(w[i]) + std::fabs(minimum[i])) * std::fabs(x[i]);
   }
   return dot;
 }

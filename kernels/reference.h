@@ -21,7 +21,12 @@ void decode_row(DType type, const std::byte* row, std::size_t columns, double* o
 bool quantize_q8(const float* x, std::size_t columns, std::int8_t* q, float* scale,
                  std::int32_t* sum);
 
-// The canonical results, bit for bit.
+// As KernelTable::quantize_q8_super, without the padding.
+bool quantize_q8_super(const float* x, std::size_t columns, std::int8_t* q, float* scale,
+                       std::int16_t* sum);
+
+// The canonical results, bit for bit; dot_q8 of either kind of quantized activations, whichever the
+// type takes.
 float dot_q8(DType type, const std::byte* row, std::size_t columns, const std::int8_t* q,
              const float* scale);
 float dot_f32(DType type, const std::byte* row, std::size_t columns, const float* x);

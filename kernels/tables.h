@@ -1,4 +1,5 @@
-// The tables that this build holds, one translation unit each (table_<isa>.cpp). For dispatch.cpp,
+// The tables that this build holds, a translation unit per part: table_<isa>.cpp holds the
+// layers' kernels and the blocks of 32, super_<isa>.cpp the super-blocks of 256. For dispatch.cpp,
 // which decides whether this CPU can run them; nobody else calls through these.
 #pragma once
 
@@ -7,10 +8,14 @@
 namespace millrace {
 
 extern const KernelTable scalar_kernels;
+extern const WeightKernels scalar_super_kernels;
 #if defined(__x86_64__)
 extern const KernelTable avx2_kernels;
+extern const WeightKernels avx2_super_kernels;
 extern const KernelTable avx512_kernels;
+extern const WeightKernels avx512_super_kernels;
 extern const KernelTable avx512vnni_kernels;
+extern const WeightKernels avx512vnni_super_kernels;
 #endif
 
 }  // namespace millrace

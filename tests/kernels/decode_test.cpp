@@ -22,23 +22,38 @@ std::vector<float> decode(const KernelTable& table, Weights& w) {
   return {out.span().begin(), out.span().end()};
 }
 
-// One block of bytes (37 i + 11) mod 256 with its scale field set, decoded: the element sums and
-// samples that the format's specification lists.
+// One block of bytes (37 i + 11) mod 256 with its scale fields set (d 0.0625, minimum 0.03125),
+// decoded: the element sums and samples that the format's specification lists.
+struct Sample {
+  std::size_t index;
+  double value;
+};
 struct Vector {
   DType type;
-  std::vector<unsigned> scale_bytes;
   double sum, weighted_sum;
-  float at0, at1, at17, at31;
+  std::vector<Sample> samples;
 };
+
+std::vector<std::byte> vector_block(DType type) {
+  std::vector<std::byte> block(dtype_info(type).block_bytes);
+  for (std::size_t i = 0; i < block.size(); ++i) block[i] = static_cast<std::byte>(37 * i + 11);
+  const HalfFields fields = half_fields(type);
+  for (std::size_t i = 0; i < fields.count; ++i) {
+    block[fields.offset + 2 * i] = std::byte{0};
+    block[fields.offset + 2 * i + 1] = i == 0 ? std::byte{0x2c} : std::byte{0x28};
+  }
+  if (type == DType::mxfp4) block[0] = std::byte{125};
+  return block;
+}
 
 }  // namespace
 
 TEST_CASE("decode: the oracle's blocks decode to the oracle's bits on every ISA") {
-  for (const DType type : block_types) {
+  for (const DType type : quantized_types()) {
     const std::string name = dtype_info(type).name;
     const auto raw = read_oracle(name + ".bin");
     const auto values = read_oracle(name + ".f32");
-    REQUIRE(raw.size() == 16 * dtype_info(type).block_bytes);
+    REQUIRE(raw.size() == dtype_row_bytes(type, 512));
     REQUIRE(values.size() == 512 * sizeof(float));
     for (const KernelTable* table : supported_kernels()) {
       std::vector<float> out(512);
@@ -52,32 +67,72 @@ TEST_CASE("decode: the oracle's blocks decode to the oracle's bits on every ISA"
 
 TEST_CASE("decode: the specification's test vectors hold on every ISA") {
   const Vector vectors[] = {
-      {DType::q4_0, {0x00, 0x2c}, -1.3125, -32.375, -0.1875f, 0.125f, -0.0625f, 0.0f},
-      {DType::q8_0, {0x00, 0x2c}, -11.0, -505.0, 5.3125f, 7.625f, -3.375f, -3.0f},
-      {DType::mxfp4, {125}, 3.125, 79.75, 0.0f, 0.75f, 0.75f, 0.75f},
-      {DType::q4_1, {0, 0x2c, 0, 0x28}, 16.3125, 265.4375, 0.96875f, 0.28125f, 0.78125f, 0.78125f},
-      {DType::q5_0, {0, 0x2c}, 0.9375, 7.0, 0.5625f, -0.125f, 0.0f, 0.0625f},
-      {DType::q5_1, {0, 0x2c, 0, 0x28}, 32.5625, 510.3125, 1.21875f, 1.53125f, 0.34375f, 0.34375f},
-      {DType::iq4_nl, {0, 0x2c}, -16.0625, -432.4375, -2.1875f, 1.5625f, -0.625f, 0.0625f},
+      {DType::q4_0, -1.3125, -32.375, {{0, -0.1875}, {1, 0.125}, {17, -0.0625}, {31, 0.0}}},
+      {DType::q4_1, 16.3125, 265.4375, {{0, 0.96875}, {1, 0.28125}, {17, 0.78125}, {31, 0.78125}}},
+      {DType::q5_0, 0.9375, 7.0, {{0, 0.5625}, {1, -0.125}, {17, 0.0}, {31, 0.0625}}},
+      {DType::q5_1, 32.5625, 510.3125, {{0, 1.21875}, {1, 1.53125}, {17, 0.34375}, {31, 0.34375}}},
+      {DType::q8_0, -11.0, -505.0, {{0, 5.3125}, {1, 7.625}, {17, -3.375}, {31, -3.0}}},
+      {DType::iq4_nl, -16.0625, -432.4375, {{0, -2.1875}, {1, 1.5625}, {17, -0.625}, {31, 0.0625}}},
+      {DType::mxfp4, 3.125, 79.75, {{0, 0.0}, {1, 0.75}, {17, 0.75}, {31, 0.75}}},
+      {DType::q2_k,
+       128.6875,
+       15195.625,
+       {{0, 2.0625},
+        {1, 0.0},
+        {17, -0.09375},
+        {33, -0.15625},
+        {100, 1.25},
+        {200, 0.5},
+        {255, 0.28125}}},
+      {DType::q3_k,
+       59.875,
+       11071.5625,
+       {{0, 5.0625}, {1, -6.75}, {17, 8.0}, {33, 2.75}, {100, 0.0}, {200, 1.5625}, {255, 2.625}}},
+      {DType::q4_k,
+       3402.5,
+       473302.5,
+       {{0, 19.71875},
+        {1, -1.59375},
+        {17, -1.59375},
+        {33, 1.25},
+        {100, 5.9375},
+        {200, 8.65625},
+        {255, 3.03125}}},
+      {DType::q5_k,
+       7263.5,
+       1001715.5,
+       {{0, 50.71875},
+        {1, -1.59375},
+        {17, -1.59375},
+        {33, -0.25},
+        {100, 14.6875},
+        {200, 8.65625},
+        {255, 6.78125}}},
+      {DType::q6_k,
+       288.25,
+       49026.25,
+       {{0, -89.4375},
+        {1, 106.0},
+        {17, 32.0},
+        {33, -42.0},
+        {100, 157.6875},
+        {200, 68.0625},
+        {255, -3.75}}},
   };
   for (const Vector& vector : vectors) {
-    std::vector<std::byte> block(dtype_info(vector.type).block_bytes);
-    for (std::size_t i = 0; i < block.size(); ++i) block[i] = static_cast<std::byte>(37 * i + 11);
-    for (std::size_t i = 0; i < vector.scale_bytes.size(); ++i)
-      block[i] = static_cast<std::byte>(vector.scale_bytes[i]);
+    const auto block = vector_block(vector.type);
     for (const KernelTable* table : supported_kernels()) {
-      float x[32];
-      table->decode_row[id_of(vector.type)](block.data(), 32, x);
-      double sum = 0, weighted = 0;
-      for (int i = 0; i < 32; ++i) {
-        sum += x[i];
-        weighted += (i + 1) * static_cast<double>(x[i]);
-      }
       INFO(table->name << " " << dtype_info(vector.type).name);
+      std::vector<float> x(dtype_info(vector.type).block_elems);
+      table->decode_row[id_of(vector.type)](block.data(), x.size(), x.data());
+      double sum = 0, weighted = 0;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        sum += x[i];
+        weighted += static_cast<double>(i + 1) * x[i];
+      }
       CHECK(sum == vector.sum);
       CHECK(weighted == vector.weighted_sum);
-      CHECK((x[0] == vector.at0 && x[1] == vector.at1));
-      CHECK((x[17] == vector.at17 && x[31] == vector.at31));
+      for (const Sample& sample : vector.samples) CHECK(x[sample.index] == sample.value);
     }
   }
 }
@@ -96,8 +151,8 @@ TEST_CASE("decode: each element is the float64 definition rounded once, whatever
       }
     }
   };
-  for (const DType type : block_types)
-    for (const std::size_t columns : {32, 64, 544}) check(type, columns);
+  for (const DType type : quantized_types())
+    for (const std::size_t blocks : {1, 2, 17}) check(type, columns_of(type, blocks));
   for (const DType type : float_types)
     for (std::size_t columns = 1; columns < 50; ++columns) check(type, columns);
 }

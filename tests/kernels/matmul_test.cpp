@@ -35,7 +35,7 @@ std::vector<float> outputs(std::size_t rows, std::size_t tokens, Run run) {
 
 std::vector<float> run_q8(const KernelTable& table, Weights& w, const Activations& x) {
   return outputs(w.rows, x.tokens, [&](float* y, std::size_t stride) {
-    table.matmul_q8[id_of(w.type)](w.view(), x.view(), x.tokens, y, stride);
+    multiply_q8(table, w.type, w.view(), x, x.tokens, y, stride);
   });
 }
 
@@ -81,7 +81,26 @@ TEST_CASE("matmul q8: every ISA gives the canonical bits for all sizes and token
         Weights w(type, rows, 32 * blocks, Scales::ordinary, ++seed);
         for (const std::size_t tokens : {1, 2, 3, 4, 5, 6, 7, 8, 9}) {
           if (tokens > 2 && blocks % 3 != 0) continue;  // keeps the run short
-          check_q8(w, Activations(Random(++seed).floats(tokens * w.columns), tokens, w.columns));
+          check_q8(
+              w, Activations(w.type, Random(++seed).floats(tokens * w.columns), tokens, w.columns));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE(
+    "matmul q8: every ISA gives the canonical bits for all counts of super-blocks and tokens") {
+  std::uint64_t seed = 50;
+  for (const DType type : super_types) {
+    for (const std::size_t blocks : {1, 2, 3, 4, 5, 6, 8, 15, 17, 20, 33}) {
+      for (const std::size_t rows : {1, 2, 3, 4, 5, 7, 8}) {
+        if (rows > 2 && blocks % 3 != 0) continue;  // keeps the run short
+        Weights w(type, rows, 256 * blocks, Scales::ordinary, ++seed);
+        for (const std::size_t tokens : {1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+          if (tokens > 2 && blocks != 3 && blocks != 20) continue;
+          check_q8(w,
+                   Activations(type, Random(++seed).floats(tokens * w.columns), tokens, w.columns));
         }
       }
     }
@@ -90,12 +109,13 @@ TEST_CASE("matmul q8: every ISA gives the canonical bits for all sizes and token
 
 TEST_CASE("matmul q8: zero, denormal, infinite and NaN weight scales give the canonical bits") {
   std::uint64_t seed = 100;
-  for (const DType type : block_types) {
+  for (const DType type : quantized_types()) {
     for (const Scales scales : {Scales::denormal, Scales::extreme}) {
       for (const std::size_t blocks : {1, 6, 16, 21}) {
-        Weights w(type, 5, 32 * blocks, scales, ++seed);
+        Weights w(type, 5, columns_of(type, blocks), scales, ++seed);
         for (const std::size_t tokens : {1, 5})
-          check_q8(w, Activations(Random(++seed).floats(tokens * w.columns), tokens, w.columns));
+          check_q8(
+              w, Activations(w.type, Random(++seed).floats(tokens * w.columns), tokens, w.columns));
       }
     }
   }
@@ -103,29 +123,29 @@ TEST_CASE("matmul q8: zero, denormal, infinite and NaN weight scales give the ca
 
 TEST_CASE("matmul q8: activations that are zero, huge, tiny or at full range give canonical bits") {
   std::uint64_t seed = 200;
-  for (const DType type : block_types) {
-    Weights w(type, 6, 32 * 37, Scales::ordinary, ++seed);
+  for (const DType type : quantized_types()) {
+    Weights w(type, 6, columns_of(type, 37), Scales::ordinary, ++seed);
     for (const double magnitude : {0.0, 1e30, 1e-28, 1e-42}) {
       const auto x = Random(++seed).floats(3 * w.columns, -magnitude, magnitude);
-      check_q8(w, Activations(x, 3, w.columns));
-      check_q8(w, Activations({x.begin(), x.begin() + w.columns}, 1, w.columns));
+      check_q8(w, Activations(w.type, x, 3, w.columns));
+      check_q8(w, Activations(w.type, {x.begin(), x.begin() + w.columns}, 1, w.columns));
     }
     std::vector<float> full(3 * w.columns);  // every q is 127 or -127
     for (std::size_t i = 0; i < full.size(); ++i) full[i] = i / w.columns == 1 ? -3.0f : 3.0f;
-    check_q8(w, Activations(full, 3, w.columns));
+    check_q8(w, Activations(w.type, full, 3, w.columns));
   }
 }
 
 TEST_CASE("matmul q8: weights at the end of their range do not saturate") {
-  for (const DType type : block_types) {
+  for (const DType type : quantized_types()) {
     for (const unsigned code : {0x80u, 0x7fu, 0xffu, 0x00u, 0x77u}) {
-      Weights w(type, 4, 32 * 17, Scales::ordinary, 7);
+      Weights w(type, 4, columns_of(type, 17), Scales::ordinary, 7);
       const DTypeInfo& info = dtype_info(type);
       for (std::size_t i = 0; i < w.rows * w.row_bytes; ++i)
-        if (i % info.block_bytes >= header_bytes(type))
+        if (!is_scale_byte(type, i % info.block_bytes))
           w.bytes.data()[i] = static_cast<std::byte>(code);
       for (const float value : {2.0f, -2.0f})
-        check_q8(w, Activations(std::vector<float>(2 * w.columns, value), 2, w.columns));
+        check_q8(w, Activations(w.type, std::vector<float>(2 * w.columns, value), 2, w.columns));
     }
   }
 }
@@ -141,9 +161,9 @@ TEST_CASE("matmul f32: every ISA gives the canonical bits for all sizes and toke
     Weights wide(type, 9, 1000, Scales::ordinary, ++seed);
     check_f32(wide, Random(++seed).floats(7 * 1000), 7);
   }
-  for (const DType type : block_types) {
+  for (const DType type : quantized_types()) {
     for (const std::size_t blocks : {1, 2, 3, 16, 17, 45}) {
-      Weights w(type, 7, 32 * blocks, Scales::ordinary, ++seed);
+      Weights w(type, 7, columns_of(type, blocks), Scales::ordinary, ++seed);
       for (const std::size_t tokens : {1, 2, 3, 4, 5, 9})
         check_f32(w, Random(++seed).floats(tokens * w.columns), tokens);
     }
@@ -163,14 +183,14 @@ TEST_CASE("matmul f32: infinities, NaNs and denormals on both sides give the can
     }
   };
   for (const DType type : float_types) check(type, 77);
-  for (const DType type : block_types) check(type, 96);
+  for (const DType type : quantized_types()) check(type, columns_of(type, 3));
 }
 
 TEST_CASE("matmul: weights and activations need no alignment") {
   std::uint64_t seed = 500;
-  for (const DType type : block_types) {
-    Weights w(type, 5, 32 * 19, Scales::ordinary, ++seed);
-    const Activations x(Random(++seed).floats(2 * w.columns), 2, w.columns);
+  for (const DType type : quantized_types()) {
+    Weights w(type, 5, columns_of(type, 19), Scales::ordinary, ++seed);
+    const Activations x(type, Random(++seed).floats(2 * w.columns), 2, w.columns);
     std::vector<float> expected;
     for (const KernelTable* table : supported_kernels()) {
       if (expected.empty()) expected = run_q8(*table, w, x);
@@ -179,11 +199,9 @@ TEST_CASE("matmul: weights and activations need no alignment") {
         std::memcpy(weights.data() + shift, w.bytes.data(), w.rows * w.row_bytes);
         std::vector<std::int8_t> q(shift + x.q.size());
         std::copy(x.q.begin(), x.q.end(), q.begin() + static_cast<std::ptrdiff_t>(shift));
-        Q8Batch batch = x.view();
-        batch.q = q.data() + shift;
         std::vector<float> y(expected.size());
-        table->matmul_q8[id_of(type)]({weights.data() + shift, w.row_bytes, w.rows, w.columns},
-                                      batch, 2, y.data(), w.rows);
+        multiply_q8(*table, type, {weights.data() + shift, w.row_bytes, w.rows, w.columns}, x, 2,
+                    y.data(), w.rows, q.data() + shift);
         INFO(describe(*table, w, 2) << " shift " << shift);
         CHECK(first_difference(y, expected) == -1);
       }
@@ -192,14 +210,14 @@ TEST_CASE("matmul: weights and activations need no alignment") {
 }
 
 TEST_CASE("matmul: a row of a taller matrix gives the same bits alone and among others") {
-  for (const DType type : block_types) {
-    Weights w(type, 11, 32 * 21, Scales::ordinary, 41);
-    const Activations x(Random(42).floats(w.columns), 1, w.columns);
+  for (const DType type : quantized_types()) {
+    Weights w(type, 11, columns_of(type, 21), Scales::ordinary, 41);
+    const Activations x(type, Random(42).floats(w.columns), 1, w.columns);
     for (const KernelTable* table : supported_kernels()) {
       const auto all = run_q8(*table, w, x);
       for (std::size_t r = 0; r < w.rows; ++r) {
         float one = 0;
-        table->matmul_q8[id_of(type)]({w.row(r), w.row_bytes, 1, w.columns}, x.view(), 1, &one, 1);
+        multiply_q8(*table, type, {w.row(r), w.row_bytes, 1, w.columns}, x, 1, &one, 1);
         CHECK(same_bits(one, all[r]));
       }
     }
@@ -215,24 +233,24 @@ TEST_CASE("matmul: results lie within the rounding bound of the float64 sum") {
            static_cast<double>(steps + 7) * 0x1p-24 * exact.magnitude;
   };
   const auto check_type = [&](DType type) {
-    Weights w(type, 8, 32 * 50, Scales::ordinary, ++seed);
+    Weights w(type, 8, columns_of(type, 50), Scales::ordinary, ++seed);
     const auto x = Random(++seed).floats(w.columns);
-    const Activations quantized(x, 1, w.columns);
+    const Activations quantized(type, x, 1, w.columns);
     const std::vector<double> exact_x(x.begin(), x.end());
     std::vector<double> rounded_x(w.columns);
     for (std::size_t i = 0; i < w.columns; ++i)
-      rounded_x[i] = static_cast<double>(quantized.scale[i / 32]) * quantized.q[i];
+      rounded_x[i] = static_cast<double>(quantized.scale[i / quantized.block]) * quantized.q[i];
     for (const KernelTable* table : supported_kernels()) {
       const auto y = run_f32(*table, w, x.data(), w.columns, 1);
       for (std::size_t r = 0; r < w.rows; ++r)
         CHECK(within(y[r], reference::dot_f64(type, w.row(r), w.columns, exact_x.data()), 100));
-      if (table->matmul_q8[id_of(type)] == nullptr) continue;
+      if (dtype_info(type).block_elems == 1) continue;
       const auto y8 = run_q8(*table, w, quantized);
       for (std::size_t r = 0; r < w.rows; ++r)
         CHECK(within(y8[r], reference::dot_f64(type, w.row(r), w.columns, rounded_x.data()), 4));
     }
   };
-  for (const DType type : block_types) check_type(type);
+  for (const DType type : quantized_types()) check_type(type);
   for (const DType type : float_types) check_type(type);
 }
 

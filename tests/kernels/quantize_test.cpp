@@ -31,7 +31,7 @@ Quantized quantize(const KernelTable& table, const std::vector<float>& x) {
 }
 
 void check_against_reference(const std::vector<float>& x) {
-  const Activations expected(x, 1, x.size());
+  const Activations expected(DType::q8_0, x, 1, x.size());
   for (const KernelTable* table : supported_kernels()) {
     INFO(table->name << " " << x.size());
     const Quantized got = quantize(*table, x);
@@ -78,6 +78,45 @@ TEST_CASE("quantize: a block below 2^-100 counts as zero") {
     CHECK((below.finite && below.scale[0] == 0.0f && below.q[0] == 0 && below.sum[0] == 0));
     const Quantized at = quantize(*table, std::vector<float>(32, 0x1p-100f));
     CHECK((at.finite && at.scale[0] > 0.0f && at.q[0] == 127 && at.sum[0] == 32 * 127));
+  }
+}
+
+TEST_CASE("quantize: super-blocks' values, scales and sums are the same on every ISA") {
+  for (std::size_t blocks = 1; blocks <= 9; ++blocks) {
+    for (const float magnitude : {1.0f, 0.0f, 1e-42f, 0x1p-100f, 1e30f}) {
+      auto x = Random(blocks).floats(256 * blocks);
+      for (float& value : x) value *= magnitude;
+      x[7] = -2.0f * magnitude;
+      const Activations expected(DType::q4_k, x, 1, x.size());
+      const GuardedArray<float> input(x);
+      for (const KernelTable* table : supported_kernels()) {
+        INFO(table->name << " " << blocks << " " << magnitude);
+        GuardedArray<std::int8_t> q(x.size());
+        GuardedArray<float> scale(std::vector<float>(expected.blocks, 99.0f));
+        GuardedArray<std::int16_t> sum(x.size() / 16);
+        CHECK(table->quantize_q8_super(input.span().data(), x.size(), q.data(), scale.data(),
+                                       sum.data()));
+        CHECK(std::equal(q.span().begin(), q.span().end(), expected.q.begin()));
+        CHECK(first_difference(scale.span(), expected.scale) == -1);
+        CHECK(std::equal(sum.span().begin(), sum.span().end(), expected.unit_sum.begin()));
+      }
+    }
+  }
+}
+
+TEST_CASE("quantize: a NaN or an infinity anywhere in a super-block is refused") {
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    for (std::size_t at = 0; at < 512; at += 37) {
+      auto x = Random(at).floats(512);
+      x[at] = bad;
+      for (const KernelTable* table : supported_kernels()) {
+        std::vector<std::int8_t> q(1024);
+        std::vector<float> scale(4);
+        std::vector<std::int16_t> sum(64);
+        CHECK(!table->quantize_q8_super(x.data(), x.size(), q.data(), scale.data(), sum.data()));
+      }
+    }
   }
 }
 

@@ -16,7 +16,21 @@ namespace millrace::testing {
 
 inline constexpr std::array block_types = {DType::q8_0, DType::q4_0, DType::mxfp4, DType::q4_1,
                                            DType::q5_0, DType::q5_1, DType::iq4_nl};
+inline constexpr std::array super_types = {DType::q4_k, DType::q5_k, DType::q6_k, DType::q2_k,
+                                           DType::q3_k};
 inline constexpr std::array float_types = {DType::f32, DType::f16, DType::bf16};
+
+// All types that meet rounded activations.
+inline std::vector<DType> quantized_types() {
+  std::vector<DType> types(block_types.begin(), block_types.end());
+  types.insert(types.end(), super_types.begin(), super_types.end());
+  return types;
+}
+inline bool is_super(DType type) { return dtype_info(type).block_elems == 256; }
+// Columns of that many blocks of activations; fewer of super-blocks, to keep the tests short.
+inline std::size_t columns_of(DType type, std::size_t blocks) {
+  return is_super(type) ? 256 * ((blocks + 1) / 2) : 32 * blocks;
+}
 
 inline std::size_t id_of(DType type) { return static_cast<std::size_t>(type); }
 
@@ -55,37 +69,57 @@ inline float any_float(Random& random, Scales scales) {
   return static_cast<float>(random.uniform(-2, 2));
 }
 
-// Bytes of scales and minima at the start of a block of 32.
-inline std::size_t header_bytes(DType type) {
-  if (type == DType::mxfp4) return 1;
-  return type == DType::q4_1 || type == DType::q5_1 ? 4 : 2;
+// Where a block has its halves: d, and dmin or m behind it.
+struct HalfFields {
+  std::size_t offset;
+  std::size_t count;
+};
+inline HalfFields half_fields(DType type) {
+  switch (type) {
+    case DType::mxfp4:
+      return {0, 0};
+    case DType::q4_1:
+    case DType::q5_1:
+    case DType::q4_k:
+    case DType::q5_k:
+      return {0, 2};
+    case DType::q2_k:
+      return {80, 2};
+    case DType::q3_k:
+      return {108, 1};
+    case DType::q6_k:
+      return {208, 1};
+    default:
+      return {0, 1};
+  }
+}
+// Whether a byte of a block belongs to a scale in floating point.
+inline bool is_scale_byte(DType type, std::size_t at) {
+  if (type == DType::mxfp4) return at == 0;
+  const HalfFields fields = half_fields(type);
+  return at >= fields.offset && at < fields.offset + 2 * fields.count;
 }
 
 // One element or block of random weights.
 inline void fill_unit(DType type, std::byte* p, Random& random, Scales scales) {
-  const auto put = [&p](auto value) {
-    std::memcpy(p, &value, sizeof value);
-    p += sizeof value;
-  };
-  const std::byte* const end = p + dtype_info(type).block_bytes;
+  const auto put = [](std::byte* at, auto value) { std::memcpy(at, &value, sizeof value); };
   switch (type) {
     case DType::f32:
-      put(any_float(random, scales));
-      return;
+      return put(p, any_float(random, scales));
     case DType::f16:
-      put(half_bits(random, scales));
-      return;
+      return put(p, half_bits(random, scales));
     case DType::bf16:
-      put(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(any_float(random, scales)) >>
-                                     16));
-      return;
-    case DType::mxfp4:
-      put(mxfp4_exponent(random, scales));
-      break;
+      return put(p, static_cast<std::uint16_t>(
+                        std::bit_cast<std::uint32_t>(any_float(random, scales)) >> 16));
     default:
-      for (std::size_t i = 0; i < header_bytes(type); i += 2) put(half_bits(random, scales));
+      break;
   }
-  while (p != end) put(static_cast<std::uint8_t>(random.bits() >> 20));
+  for (std::size_t i = 0; i < dtype_info(type).block_bytes; ++i)
+    p[i] = static_cast<std::byte>(random.bits() >> 20);
+  if (type == DType::mxfp4) p[0] = static_cast<std::byte>(mxfp4_exponent(random, scales));
+  const HalfFields fields = half_fields(type);
+  for (std::size_t i = 0; i < fields.count; ++i)
+    put(p + fields.offset + 2 * i, half_bits(random, scales));
 }
 
 // Random weights whose last byte is the last readable one.
@@ -111,28 +145,54 @@ struct Weights {
   const std::byte* row(std::size_t r) { return bytes.data() + r * row_bytes; }
 };
 
-// Activations of several tokens, quantized by the reference.
+// Activations of several tokens, quantized by the reference as the type of the weights wants it.
 struct Activations {
   std::size_t tokens;
+  std::size_t block;  // values of one scale
   std::size_t stride;
   std::size_t blocks;
   std::vector<std::int8_t> q;
   std::vector<float> scale;
   std::vector<std::int32_t> sum;
+  std::vector<std::int16_t> unit_sum;  // of super-blocks
 
-  Activations(const std::vector<float>& x, std::size_t tokens_, std::size_t columns)
+  Activations(DType type, const std::vector<float>& x, std::size_t tokens_, std::size_t columns)
       : tokens(tokens_),
-        stride(q8_stride(columns)),
-        blocks(stride / 32),
+        block(is_super(type) ? 256 : 32),
+        stride(is_super(type) ? q8_super_stride(columns) : q8_stride(columns)),
+        blocks(stride / block),
         q(tokens_ * stride),
         scale(tokens_ * blocks),
-        sum(tokens_ * blocks) {
+        sum(tokens_ * stride / 32),
+        unit_sum(tokens_ * stride / 16) {
     for (std::size_t t = 0; t < tokens; ++t) {
-      MILLRACE_CHECK(reference::quantize_q8(x.data() + t * columns, columns, q.data() + t * stride,
-                                            scale.data() + t * blocks, sum.data() + t * blocks));
+      const float* from = x.data() + t * columns;
+      std::int8_t* const to = q.data() + t * stride;
+      float* const scales = scale.data() + t * blocks;
+      MILLRACE_CHECK(
+          block == 32 ? reference::quantize_q8(from, columns, to, scales, sum.data() + t * blocks)
+                      : reference::quantize_q8_super(from, columns, to, scales,
+                                                     unit_sum.data() + t * stride / 16));
     }
   }
   Q8Batch view() const { return {q.data(), scale.data(), sum.data(), stride, blocks}; }
+  Q8SuperBatch super_view() const {
+    return {q.data(), scale.data(), unit_sum.data(), stride, blocks};
+  }
 };
+
+// The product that the type's weights take; `q` stands for x's own if given.
+inline void multiply_q8(const KernelTable& table, DType type, const WeightRows& weights,
+                        const Activations& x, std::size_t tokens, float* y, std::size_t y_stride,
+                        const std::int8_t* q = nullptr) {
+  if (x.block == 256) {
+    Q8SuperBatch batch = x.super_view();
+    if (q != nullptr) batch.q = q;
+    return table.matmul_q8_super[id_of(type)](weights, batch, tokens, y, y_stride);
+  }
+  Q8Batch batch = x.view();
+  if (q != nullptr) batch.q = q;
+  table.matmul_q8[id_of(type)](weights, batch, tokens, y, y_stride);
+}
 
 }  // namespace millrace::testing

@@ -1,0 +1,222 @@
+// Q2_K, Q3_K, Q4_K, Q5_K and Q6_K over an ISA policy. What a super-block format offers to the
+// products: kernels/README.md.
+#pragma once
+
+#include "kernels/blocks.h"
+#include "kernels/super_block-inl.h"
+
+namespace millrace {
+namespace {
+
+// d as the lower or upper half of a word, dmin (where there is one) as the upper.
+template <class Isa>
+[[gnu::always_inline]] inline typename Isa::F32x16 upper_halves(const typename Isa::I32x16& words) {
+  return Isa::half_words(Isa::template shr_i<16>(words));
+}
+
+// Sixteen bytes of each of the four rows, from `offset` on.
+template <class Isa>
+[[gnu::always_inline]] inline typename Isa::I32x16 row_words(
+    const std::byte* const (&rows)[super_rows], std::size_t offset) {
+  return Isa::words(Isa::load_rows(rows, offset));
+}
+
+struct KQuant {
+  static constexpr SuperLayout layout = SuperLayout::halves;
+  static constexpr bool signed_codes = false;
+};
+
+// d and dmin, then eight scales and eight minima of 6 bits in 12 bytes.
+struct KQuantHeader4 : KQuant {
+  static constexpr std::size_t sub_scales = 8;
+  static constexpr bool has_minima = true;
+  static constexpr std::int32_t code_offset = 0;
+  static constexpr int factor_word = 0;
+
+  template <class Isa>
+  [[gnu::always_inline]] static void header(const std::byte* const (&rows)[super_rows],
+                                            SuperHeader<Isa>& out) {
+    out.words = row_words<Isa>(rows, 0);  // d dmin | k0 | k1 | k2
+    // Bytes: scales 0..3 and minima 0..3 are the low bits of k0 and k1; the others have their low
+    // four bits in k2 and their high two above those of k0 and k1.
+    const auto front = Isa::template pick_each<1, 1, 2, 2>(out.words);
+    const auto back = Isa::template pick_each<3, 3, 3, 3>(out.words);
+    const auto field = [](const auto& x, std::uint32_t a, std::uint32_t b, std::uint32_t c,
+                          std::uint32_t d) { return Isa::and_i(x, Isa::repeat4_i(a, b, c, d)); };
+    const auto high = Isa::or_i(field(front, 0x3f3f3f3f, 0, 0x3f3f3f3f, 0),
+                                field(Isa::template shr_i<2>(front), 0, 0x30303030, 0, 0x30303030));
+    const auto low = Isa::or_i(field(back, 0, 0x0f0f0f0f, 0, 0),
+                               field(Isa::template shr_i<4>(back), 0, 0, 0, 0x0f0f0f0f));
+    const auto both = Isa::bytes(Isa::or_i(high, low));
+    out.scale[0] = Isa::widen_low(both);
+    out.minimum[0] = Isa::widen_high(both);
+  }
+  template <class Isa>
+  [[gnu::always_inline]] static typename Isa::F32x16 factors(const typename Isa::I32x16& words) {
+    return Isa::half_words(words);
+  }
+  template <class Isa>
+  [[gnu::always_inline]] static typename Isa::F32x16 minimum_factors(
+      const typename Isa::I32x16& words) {
+    return upper_halves<Isa>(words);
+  }
+};
+
+struct FormatQ4_K : KQuantHeader4 {
+  static constexpr std::size_t block_bytes = sizeof(BlockQ4_K);
+  template <class Isa>
+  [[gnu::always_inline]] static void codes(const std::byte* block, typename Isa::B64 (&out)[4]) {
+    const std::byte* const q = block + offsetof(BlockQ4_K, q);
+    for (std::size_t i = 0; i < 2; ++i) {
+      const auto pairs = Isa::load_pieces(q + 32 * i, q + 64 + 32 * i);
+      out[2 * i] = Isa::low_nibbles(pairs);
+      out[2 * i + 1] = Isa::high_nibbles(pairs);
+    }
+  }
+};
+
+struct FormatQ5_K : KQuantHeader4 {
+  static constexpr std::size_t block_bytes = sizeof(BlockQ5_K);
+  template <class Isa>
+  [[gnu::always_inline]] static void codes(const std::byte* block, typename Isa::B64 (&out)[4]) {
+    const std::byte* const q = block + offsetof(BlockQ5_K, q);
+    const auto high = Isa::load_and_high(block + offsetof(BlockQ5_K, high));
+    const auto front = Isa::load_pieces(q, q + 64);
+    const auto back = Isa::load_pieces(q + 32, q + 96);
+    out[0] = Isa::or_b(Isa::low_nibbles(front), Isa::template bits_of<-4>(high, 16));
+    out[1] = Isa::or_b(Isa::high_nibbles(front), Isa::template bits_of<-3>(high, 16));
+    out[2] = Isa::or_b(Isa::low_nibbles(back), Isa::template bits_of<-2>(high, 16));
+    out[3] = Isa::or_b(Isa::high_nibbles(back), Isa::template bits_of<-1>(high, 16));
+  }
+};
+
+// Sixteen signed scales; the last half word of the block is d.
+struct FormatQ6_K : KQuant {
+  static constexpr std::size_t block_bytes = sizeof(BlockQ6_K);
+  static constexpr std::size_t sub_scales = 16;
+  static constexpr bool has_minima = false;
+  static constexpr std::int32_t code_offset = 32;
+  static constexpr int factor_word = 3;
+
+  template <class Isa>
+  [[gnu::always_inline]] static void header(const std::byte* const (&rows)[super_rows],
+                                            SuperHeader<Isa>& out) {
+    const auto scales = Isa::load_rows(rows, offsetof(BlockQ6_K, scales));
+    out.scale[0] = Isa::widen_low(scales);
+    out.scale[1] = Isa::widen_high(scales);
+    out.words = row_words<Isa>(rows, block_bytes - 16);
+  }
+  template <class Isa>
+  [[gnu::always_inline]] static typename Isa::F32x16 factors(const typename Isa::I32x16& words) {
+    return upper_halves<Isa>(words);
+  }
+  template <class Isa>
+  [[gnu::always_inline]] static void codes(const std::byte* block, typename Isa::B64 (&out)[4]) {
+    const std::byte* const q = block + offsetof(BlockQ6_K, low);
+    const auto high = Isa::load_b64(block + offsetof(BlockQ6_K, high));
+    const auto front = Isa::load_pieces(q, q + 64);
+    const auto back = Isa::load_pieces(q + 32, q + 96);
+    out[0] = Isa::or_b(Isa::low_nibbles(front), Isa::template bits_of<-4>(high, 0x30));
+    out[1] = Isa::or_b(Isa::low_nibbles(back), Isa::template bits_of<-2>(high, 0x30));
+    out[2] = Isa::or_b(Isa::high_nibbles(front), Isa::template bits_of<0>(high, 0x30));
+    out[3] = Isa::or_b(Isa::high_nibbles(back), Isa::template bits_of<2>(high, 0x30));
+  }
+};
+
+// Sixteen bytes of scales (low nibbles) and minima (high nibbles) first, d and dmin last.
+struct FormatQ2_K : KQuant {
+  static constexpr std::size_t block_bytes = sizeof(BlockQ2_K);
+  static constexpr std::size_t sub_scales = 16;
+  static constexpr bool has_minima = true;
+  static constexpr std::int32_t code_offset = 0;
+  static constexpr int factor_word = 3;
+
+  template <class Isa>
+  [[gnu::always_inline]] static void header(const std::byte* const (&rows)[super_rows],
+                                            SuperHeader<Isa>& out) {
+    const auto both = Isa::load_rows(rows, offsetof(BlockQ2_K, scales));
+    const auto scales = Isa::low_nibbles(both);
+    const auto minima = Isa::high_nibbles(both);
+    out.scale[0] = Isa::widen_low(scales);
+    out.scale[1] = Isa::widen_high(scales);
+    out.minimum[0] = Isa::widen_low(minima);
+    out.minimum[1] = Isa::widen_high(minima);
+    out.words = row_words<Isa>(rows, block_bytes - 16);
+  }
+  template <class Isa>
+  [[gnu::always_inline]] static typename Isa::F32x16 factors(const typename Isa::I32x16& words) {
+    return Isa::half_words(words);
+  }
+  template <class Isa>
+  [[gnu::always_inline]] static typename Isa::F32x16 minimum_factors(
+      const typename Isa::I32x16& words) {
+    return upper_halves<Isa>(words);
+  }
+  template <class Isa>
+  [[gnu::always_inline]] static void codes(const std::byte* block, typename Isa::B64 (&out)[4]) {
+    const auto q = Isa::load_b64(block + offsetof(BlockQ2_K, q));
+    out[0] = Isa::template bits_of<0>(q, 3);
+    out[1] = Isa::template bits_of<2>(q, 3);
+    out[2] = Isa::template bits_of<4>(q, 3);
+    out[3] = Isa::template bits_of<6>(q, 3);
+  }
+};
+
+// Sixteen scales of 6 bits, less 32, in 12 bytes before d; the codes' third bits lie apart.
+struct FormatQ3_K : KQuant {
+  static constexpr std::size_t block_bytes = sizeof(BlockQ3_K);
+  static constexpr std::size_t sub_scales = 16;
+  static constexpr bool has_minima = false;
+  static constexpr std::int32_t code_offset = 4;
+  static constexpr int factor_word = 3;
+
+  template <class Isa>
+  [[gnu::always_inline]] static void header(const std::byte* const (&rows)[super_rows],
+                                            SuperHeader<Isa>& out) {
+    const auto end = Isa::load_rows(rows, block_bytes - 16);  // two code bytes, 12 of scales, d
+    out.words = Isa::words(end);
+    constexpr std::byte no{0x80};
+    static constexpr std::byte low_bytes[16] = {
+        std::byte{2}, std::byte{3}, std::byte{4}, std::byte{5},
+        std::byte{6}, std::byte{7}, std::byte{8}, std::byte{9},
+        no,           no,           no,           no,
+        no,           no,           no,           no};
+    static constexpr std::byte high_bytes[16] = {
+        std::byte{10}, std::byte{11}, std::byte{12}, std::byte{13}, std::byte{10}, std::byte{11},
+        std::byte{12}, std::byte{13}, std::byte{10}, std::byte{11}, std::byte{12}, std::byte{13},
+        std::byte{10}, std::byte{11}, std::byte{12}, std::byte{13}};
+    const auto nibbles = Isa::shuffle(end, Isa::table_b64(Isa::load_b16(low_bytes)));
+    const auto pairs = Isa::words(Isa::shuffle(end, Isa::table_b64(Isa::load_b16(high_bytes))));
+    // Word w of a row holds the high bits of its scales 4w .. 4w + 3 at bits 2w of each byte.
+    const auto at = [](const auto& x, std::uint32_t a, std::uint32_t b, std::uint32_t c,
+                       std::uint32_t d) { return Isa::and_i(x, Isa::repeat4_i(a, b, c, d)); };
+    constexpr std::uint32_t two = 0x30303030;
+    const auto high = Isa::bytes(Isa::or_i(
+        Isa::or_i(at(Isa::template shl_i<4>(pairs), two, 0, 0, 0),
+                  at(Isa::template shl_i<2>(pairs), 0, two, 0, 0)),
+        Isa::or_i(at(pairs, 0, 0, two, 0), at(Isa::template shr_i<2>(pairs), 0, 0, 0, two))));
+    // Scales 0..7 have their low bits in the low nibbles, 8..15 in the high ones.
+    out.scale[0] = Isa::add_w(Isa::widen_low(Isa::or_b(Isa::low_nibbles(nibbles), high)), -32);
+    out.scale[1] =
+        Isa::add_w(Isa::widen_low(Isa::or_b(
+                       Isa::high_nibbles(nibbles),
+                       Isa::bytes(Isa::template pick_each<2, 3, 2, 3>(Isa::words(high))))),
+                   -32);
+  }
+  template <class Isa>
+  [[gnu::always_inline]] static typename Isa::F32x16 factors(const typename Isa::I32x16& words) {
+    return upper_halves<Isa>(words);
+  }
+  template <class Isa>
+  [[gnu::always_inline]] static void codes(const std::byte* block, typename Isa::B64 (&out)[4]) {
+    const auto q = Isa::load_b64(block + offsetof(BlockQ3_K, q));
+    const auto high = Isa::load_and_high(block + offsetof(BlockQ3_K, high));
+    out[0] = Isa::or_b(Isa::template bits_of<0>(q, 3), Isa::template bits_of<-2>(high, 4));
+    out[1] = Isa::or_b(Isa::template bits_of<2>(q, 3), Isa::template bits_of<-1>(high, 4));
+    out[2] = Isa::or_b(Isa::template bits_of<4>(q, 3), Isa::template bits_of<0>(high, 4));
+    out[3] = Isa::or_b(Isa::template bits_of<6>(q, 3), Isa::template bits_of<1>(high, 4));
+  }
+};
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,145 @@
+// What super-blocks need beyond the AVX2 policy. Meanings: kernels/isa/README.md. Included by the
+// super-block tables of AVX2 and its extensions only.
+#pragma once
+
+#include "kernels/isa/avx2.h"
+
+namespace millrace {
+namespace {
+
+struct Avx2Super : Avx2 {
+  // --- 64 bytes ---
+  static B64 load_rows(const std::byte* const (&rows)[4], std::size_t offset) {
+    return {two_lanes(rows[0] + offset, rows[1] + offset),
+            two_lanes(rows[2] + offset, rows[3] + offset)};
+  }
+  static __m256i load_32(const void* p) {
+    return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+  }
+  static B64 load_pieces(const void* front, const void* back) {
+    return {load_32(front), load_32(back)};
+  }
+  static B64 load_and_high(const std::byte* p) {
+    const __m256i x = load_32(p);
+    return {x, _mm256_srli_epi16(x, 4)};
+  }
+  static void store_b64(void* p, const B64& a) {
+    _mm256_storeu_si256(static_cast<__m256i*>(p), a.lo);
+    _mm256_storeu_si256(static_cast<__m256i*>(p) + 1, a.hi);
+  }
+  static B64 or_b(const B64& a, const B64& b) {
+    return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)};
+  }
+  template <int shift>
+  static __m256i shifted(__m256i a) {
+    if constexpr (shift > 0) return _mm256_srli_epi16(a, shift);
+    else if constexpr (shift < 0) return _mm256_slli_epi16(a, -shift);
+    else return a;
+  }
+  template <int shift>
+  static B64 bits_of(const B64& a, std::uint8_t mask) {
+    const __m256i m = _mm256_set1_epi8(static_cast<char>(mask));
+    return {_mm256_and_si256(shifted<shift>(a.lo), m), _mm256_and_si256(shifted<shift>(a.hi), m)};
+  }
+  static B64 shuffle(const B64& a, const B64& index) {
+    return {_mm256_shuffle_epi8(a.lo, index.lo), _mm256_shuffle_epi8(a.hi, index.hi)};
+  }
+  template <int lane>
+  static __m256i spread(const B64& a) {
+    return _mm256_permute4x64_epi64(lane < 2 ? a.lo : a.hi, lane % 2 == 0 ? 0x44 : 0xee);
+  }
+  template <int lane>
+  static B64 spread_lanes(const B64& a, const B64& b) {
+    return {spread<lane>(a), spread<lane>(b)};
+  }
+  static B64 abs_b(const B64& a) { return {_mm256_abs_epi8(a.lo), _mm256_abs_epi8(a.hi)}; }
+  static I32x16 words(const B64& a) { return {a.lo, a.hi}; }
+  static B64 bytes(const I32x16& a) { return {a.lo, a.hi}; }
+
+  // --- 32 words of 16 bits in 64 bytes ---
+  static B64 widen_low(const B64& a) {
+    return {_mm256_srai_epi16(_mm256_unpacklo_epi8(a.lo, a.lo), 8),
+            _mm256_srai_epi16(_mm256_unpacklo_epi8(a.hi, a.hi), 8)};
+  }
+  static B64 widen_high(const B64& a) {
+    return {_mm256_srai_epi16(_mm256_unpackhi_epi8(a.lo, a.lo), 8),
+            _mm256_srai_epi16(_mm256_unpackhi_epi8(a.hi, a.hi), 8)};
+  }
+  static B64 add_w(const B64& a, std::int16_t b) {
+    const __m256i x = _mm256_set1_epi16(b);
+    return {_mm256_add_epi16(a.lo, x), _mm256_add_epi16(a.hi, x)};
+  }
+  static B64 pair_sums(const std::int16_t* p) {
+    return table_b64(_mm_hadd_epi16(load_16(p), load_16(p + 8)));
+  }
+  static void store_words(std::int16_t* p, const I32x16& a) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                        _mm256_permute4x64_epi64(_mm256_packs_epi32(a.lo, a.hi), 0xd8));
+  }
+
+  // --- dots ---
+  static I32x16 madd(const B64& a, const B64& b) {
+    return {_mm256_madd_epi16(a.lo, b.lo), _mm256_madd_epi16(a.hi, b.hi)};
+  }
+  static I32x16 multiply_add(const I32x16& acc, const B64& u, const B64& a, const B64& scale) {
+    return add_i(acc,
+                 madd({_mm256_maddubs_epi16(u.lo, a.lo), _mm256_maddubs_epi16(u.hi, a.hi)}, scale));
+  }
+  static I32x16 multiply_add_signed(const I32x16& acc, const B64& w, const B64& a, const B64& abs_a,
+                                    const B64& scale) {
+    return multiply_add(acc, abs_a, {_mm256_sign_epi8(w.lo, a.lo), _mm256_sign_epi8(w.hi, a.hi)},
+                        scale);
+  }
+
+  // --- four rows by four blocks (or tokens) ---
+  static __m256i add_halves(const I32x16& a) { return _mm256_add_epi32(a.lo, a.hi); }
+  static __m256i reduce_two(const I32x16& a, const I32x16& b) {
+    const __m256i x = add_halves(a);
+    const __m256i y = add_halves(b);
+    return _mm256_add_epi32(_mm256_permute2x128_si256(x, y, 0x20),
+                            _mm256_permute2x128_si256(x, y, 0x31));
+  }
+  static I32x16 reduce_lanes(const I32x16 (&f)[4]) {
+    return {reduce_two(f[0], f[1]), reduce_two(f[2], f[3])};
+  }
+  template <int word>
+  static __m256i pick_half(__m256i a, __m256i b, __m256i c, __m256i d) {
+    if constexpr (word < 2) {
+      const __m256i front = _mm256_unpacklo_epi32(a, b);
+      const __m256i back = _mm256_unpacklo_epi32(c, d);
+      return word == 0 ? _mm256_unpacklo_epi64(front, back) : _mm256_unpackhi_epi64(front, back);
+    } else {
+      const __m256i front = _mm256_unpackhi_epi32(a, b);
+      const __m256i back = _mm256_unpackhi_epi32(c, d);
+      return word == 2 ? _mm256_unpacklo_epi64(front, back) : _mm256_unpackhi_epi64(front, back);
+    }
+  }
+  template <int word>
+  static I32x16 pick_words(const I32x16 (&h)[4]) {
+    return {pick_half<word>(h[0].lo, h[1].lo, h[2].lo, h[3].lo),
+            pick_half<word>(h[0].hi, h[1].hi, h[2].hi, h[3].hi)};
+  }
+  static __m256 half_words8(__m256i a) {
+    const __m256i low = _mm256_and_si256(a, _mm256_set1_epi32(0xffff));
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, low), 0x08);
+    return _mm256_cvtph_ps(_mm256_castsi256_si128(packed));
+  }
+  static F32x16 half_words(const I32x16& a) { return {half_words8(a.lo), half_words8(a.hi)}; }
+  template <int a, int b, int c, int d>
+  static I32x16 pick_each(const I32x16& x) {
+    constexpr int order = a | b << 2 | c << 4 | d << 6;
+    return {_mm256_shuffle_epi32(x.lo, order), _mm256_shuffle_epi32(x.hi, order)};
+  }
+  static I32x16 repeat4_i(std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d) {
+    const __m256i x = _mm256_broadcastsi128_si256(_mm_setr_epi32(
+        static_cast<int>(a), static_cast<int>(b), static_cast<int>(c), static_cast<int>(d)));
+    return {x, x};
+  }
+  static F32x16 repeat4(const float* p) {
+    const __m256 x = _mm256_broadcast_ps(reinterpret_cast<const __m128*>(p));
+    return {x, x};
+  }
+};
+
+}  // namespace
+}  // namespace millrace

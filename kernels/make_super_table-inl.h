@@ -1,0 +1,33 @@
+// Fills the super-block part of one ISA's table. Included by super_<isa>.cpp only.
+#pragma once
+
+#include "kernels/formats/k_quants-inl.h"
+#include "kernels/kernel_table.h"
+#include "kernels/matmul_super-inl.h"
+#include "kernels/quantize_super-inl.h"
+
+namespace millrace {
+namespace {
+
+template <class Isa, class Format>
+consteval void add_super_type(WeightKernels& table, DType type) {
+  const auto id = static_cast<std::size_t>(type);
+  table.matmul_q8_super[id] = &matmul_q8_super<Isa, Format>;
+  table.matmul_f32[id] = &matmul_f32_super<Isa, Format>;
+  table.decode_row[id] = &decode_row_super<Isa, Format>;
+}
+
+template <class Isa>
+consteval WeightKernels make_super_table() {
+  WeightKernels table{};
+  table.quantize_q8_super = &quantize_q8_super<Isa>;
+  add_super_type<Isa, FormatQ4_K>(table, DType::q4_k);
+  add_super_type<Isa, FormatQ5_K>(table, DType::q5_k);
+  add_super_type<Isa, FormatQ6_K>(table, DType::q6_k);
+  add_super_type<Isa, FormatQ2_K>(table, DType::q2_k);
+  add_super_type<Isa, FormatQ3_K>(table, DType::q3_k);
+  return table;
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,182 @@
+// Super-blocks of 256 values over an ISA policy: what a format says about its layout, one row's
+// products of one super-block, and decoding. Integer sub-scales are multiplied in before anything
+// is summed to float: see DESIGN's canonical arithmetic. Rows come in fours: lane r of a header
+// belongs to row r.
+#pragma once
+
+#include "kernels/kernel_table.h"
+
+namespace millrace {
+namespace {
+
+inline constexpr std::size_t super_values = 256;
+inline constexpr std::size_t super_rows = 4;
+
+// Which of the 16 units of 16 values lies in lane j of the four code vectors v. Whatever costs the
+// format least; the activations are loaded to match.
+enum class SuperLayout {
+  natural,  // 4v + j
+  halves,   // 2v, 2v + 1, 8 + 2v, 9 + 2v: bit fields of bytes that serve 128 values
+  turns,    // vectors of every other unit: 0 2 4 6, 1 3 5 7, 8 10 12 14, 9 11 13 15
+};
+
+constexpr std::size_t unit_at(SuperLayout layout, std::size_t vector, std::size_t lane) {
+  switch (layout) {
+    case SuperLayout::natural:
+      return 4 * vector + lane;
+    case SuperLayout::halves:
+      return 8 * (lane / 2) + 2 * vector + lane % 2;
+    case SuperLayout::turns:
+      return 8 * (vector / 2) + 2 * lane + vector % 2;
+  }
+  return 0;
+}
+
+// Four rows' scales. With 8 scales a row only the first of each pair is used.
+template <class Isa>
+struct SuperHeader {
+  typename Isa::I32x16 words;    // Format::factor_word of lane r holds row r's d (and dmin)
+  typename Isa::B64 scale[2];    // lane r: sub-scales 0..7, 8..15 of row r, 16 bits each
+  typename Isa::B64 minimum[2];  // the same, of formats with minima
+};
+
+// One token's activations of one super-block, in the format's layout.
+template <class Isa>
+struct SuperActivations {
+  typename Isa::B64 q[4];
+  typename Isa::B64 magnitude[4];  // only with signed codes
+  typename Isa::B64 sum[2];        // sums of the units of each sub-scale, in every lane
+};
+
+// For every byte of a code vector, the place of its sub-scale among the words of its lane.
+template <SuperLayout layout, std::size_t sub_scales>
+struct ScaleOrder {
+  alignas(64) std::byte at[4][64];
+  constexpr ScaleOrder() : at{} {
+    for (std::size_t v = 0; v < 4; ++v) {
+      for (std::size_t i = 0; i < 64; ++i) {
+        const std::size_t unit = unit_at(layout, v, i / 16);
+        const std::size_t scale = sub_scales == 8 ? unit / 2 : unit % 8;
+        at[v][i] = static_cast<std::byte>(2 * scale + i % 2);
+      }
+    }
+  }
+};
+template <SuperLayout layout, std::size_t sub_scales>
+inline constexpr ScaleOrder<layout, sub_scales> scale_order;
+
+template <class Isa, class Format>
+[[gnu::always_inline]] inline SuperActivations<Isa> load_super(const std::int8_t* q,
+                                                               const std::int16_t* sum) {
+  SuperActivations<Isa> out;
+  for (std::size_t v = 0; v < 4; ++v) {
+    if constexpr (Format::layout == SuperLayout::natural) {
+      out.q[v] = Isa::load_b64(q + 64 * v);
+    } else if constexpr (Format::layout == SuperLayout::halves) {
+      out.q[v] = Isa::load_pieces(q + 32 * v, q + 128 + 32 * v);
+    } else {
+      const auto* bytes = reinterpret_cast<const std::byte*>(q);
+      out.q[v] = Isa::template load_quad<32>(bytes + 128 * (v / 2) + 16 * (v % 2));
+    }
+    if constexpr (Format::signed_codes) out.magnitude[v] = Isa::abs_b(out.q[v]);
+  }
+  if constexpr (Format::has_minima || Format::code_offset != 0) {
+    if constexpr (Format::sub_scales == 8) {
+      out.sum[0] = Isa::pair_sums(sum);
+    } else {
+      const auto* bytes = reinterpret_cast<const std::byte*>(sum);
+      for (std::size_t half = 0; half < 2; ++half)
+        out.sum[half] = Isa::table_b64(Isa::load_b16(bytes + 16 * half));
+    }
+  }
+  return out;
+}
+
+// The sub-scales of row `row`, one for each pair of bytes of the code vectors.
+template <class Isa, class Format, int row>
+[[gnu::always_inline]] inline void spread_scales(const SuperHeader<Isa>& header,
+                                                 typename Isa::B64 (&out)[4]) {
+  constexpr bool many = Format::sub_scales == 16;
+  for (std::size_t v = 0; v < 4; ++v) {
+    // With 16 scales the lower and the upper 8 lie in different vectors: take the one that holds
+    // this lane's unit.
+    constexpr bool halves = Format::layout == SuperLayout::halves;
+    const auto& front = header.scale[many && !halves && v >= 2 ? 1 : 0];
+    const auto& back = header.scale[many && (halves || v >= 2) ? 1 : 0];
+    const auto order = Isa::load_b64(scale_order<Format::layout, Format::sub_scales>.at[v]);
+    out[v] = Isa::shuffle(Isa::template spread_lanes<row>(front, back), order);
+  }
+}
+
+template <class Isa, class Format>
+[[gnu::always_inline]] inline typename Isa::I32x16 dot_super(const typename Isa::B64 (&codes)[4],
+                                                             const typename Isa::B64 (&scales)[4],
+                                                             const SuperActivations<Isa>& x) {
+  auto sum = Isa::zero_i();
+  for (std::size_t v = 0; v < 4; ++v) {
+    if constexpr (Format::signed_codes) {
+      sum = Isa::multiply_add_signed(sum, codes[v], x.q[v], x.magnitude[v], scales[v]);
+    } else {
+      sum = Isa::multiply_add(sum, codes[v], x.q[v], scales[v]);
+    }
+  }
+  return sum;
+}
+
+// What minima (or the codes' common offset, whose "minima" are the sub-scales) add for four rows,
+// in four parts a row.
+template <class Isa, class Format>
+[[gnu::always_inline]] inline typename Isa::I32x16 dot_minima(const SuperHeader<Isa>& header,
+                                                              const SuperActivations<Isa>& x) {
+  const auto& of = [&header]() -> const auto& {
+    if constexpr (Format::has_minima) return header.minimum;
+    else return header.scale;
+  }
+  ();
+  auto sum = Isa::madd(of[0], x.sum[0]);
+  if constexpr (Format::sub_scales == 16) sum = Isa::add_i(sum, Isa::madd(of[1], x.sum[1]));
+  return sum;
+}
+
+// Values of one super-block: fl(d * scale * (code - offset) - dmin * minimum); both products are
+// exact.
+template <class Isa, class Format>
+void decode_super(const std::byte* block, float* out) {
+  const std::byte* const rows[4] = {block, block, block, block};
+  SuperHeader<Isa> header;
+  Format::template header<Isa>(rows, header);
+  typename Isa::B64 codes[4];
+  Format::template codes<Isa>(block, codes);
+  const typename Isa::I32x16 same[4] = {header.words, header.words, header.words, header.words};
+  const auto picked = Isa::template pick_words<Format::factor_word>(same);
+  const auto factor = Format::template factors<Isa>(picked);
+  alignas(64) std::int16_t scale[2][32];
+  alignas(64) std::int16_t minimum[2][32];
+  for (std::size_t half = 0; half < Format::sub_scales / 8; ++half) {
+    Isa::store_b64(scale[half], header.scale[half]);
+    if constexpr (Format::has_minima) Isa::store_b64(minimum[half], header.minimum[half]);
+  }
+  const auto at = [](const std::int16_t(&words)[2][32], std::size_t unit) {
+    const std::size_t i = Format::sub_scales == 8 ? unit / 2 : unit;
+    return Isa::set1(static_cast<float>(words[i / 8][i % 8]));
+  };
+  for (std::size_t v = 0; v < 4; ++v) {
+    alignas(64) std::byte bytes[64];
+    Isa::store_b64(bytes, codes[v]);
+    for (std::size_t lane = 0; lane < 4; ++lane) {
+      const std::size_t unit = unit_at(Format::layout, v, lane);
+      auto x = Isa::i8_to_f32(Isa::load_b16(bytes + 16 * lane));
+      if constexpr (Format::code_offset != 0)
+        x = Isa::sub(x, Isa::set1(static_cast<float>(Format::code_offset)));
+      x = Isa::mul(Isa::mul(factor, at(scale, unit)), x);
+      if constexpr (Format::has_minima) {
+        const auto dmin = Format::template minimum_factors<Isa>(picked);
+        x = Isa::sub(x, Isa::mul(dmin, at(minimum, unit)));
+      }
+      Isa::store(out + 16 * unit, x);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace

@@ -149,6 +149,18 @@ TEST_CASE("embedded model: perplexity of a page of prose is that of a float64 fo
   CHECK(std::abs(perplexity(rounded, prose, 256, 0).value / expected - 1) < 0.01);
 }
 
+TEST_CASE("embedded model: a KV cache of 8 bits moves perplexity by less than 1 %") {
+  const std::string prose = read_bytes(folder + "/prose.txt");
+  EngineConfig config = exact_config();
+  config.activations = ActivationMode::q8;
+  const double exact = perplexity(config, prose, 256, 0).value;
+  config.kv = KvType::q8_0;
+  const double rounded = perplexity(config, prose, 256, 0).value;
+  WARN("perplexity " << rounded << " with q8_0, " << exact << " with f32");
+  CHECK(rounded != exact);
+  CHECK(std::abs(rounded / exact - 1) < 0.01);
+}
+
 TEST_CASE("embedded model: perplexity of held-out prose is llama.cpp's") {
   // Others' text: compared only where the folder with it lies beside the larger set of oracles.
   const std::string text_path = std::string(MILLRACE_ORACLES) + "/../model/heldout.txt";

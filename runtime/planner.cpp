@@ -88,18 +88,17 @@ Status plan_cache_part(const PlanInput& input, const Preset& preset, Plan& plan)
 // rounded segments, so the sum is tried out.
 std::optional<std::uint64_t> fitting_cache(const PlanInput& input, const Plan& plan,
                                            std::uint64_t allowed) {
+  if (plan.slots.slots == 0) return std::nullopt;
   const std::uint64_t others = plan.total_bytes() - plan.slots.mapped_bytes;
-  std::uint64_t cache = plan.slots.bytes;
-  while (plan.slots.slots > 0 && cache > plan.slots.smallest_bytes && others < allowed) {
+  const std::uint64_t least = plan.slots.smallest_bytes;
+  for (std::uint64_t cache = plan.slots.bytes;;) {
     const auto slots = plan_slots(input.layout, cache, input.spec.hparams.experts_used);
-    if (!slots) break;
-    if (others + slots->mapped_bytes <= allowed) return slots->bytes;
+    if (!slots) return std::nullopt;
+    if (others + slots->mapped_bytes <= allowed) return cache;
+    if (cache == least) return std::nullopt;
     const std::uint64_t over = others + slots->mapped_bytes - allowed;
-    cache = std::max(plan.slots.smallest_bytes, slots->bytes - std::min(slots->bytes, over));
+    cache = std::max(least, slots->bytes - std::min(slots->bytes, over));
   }
-  const auto least = plan_slots(input.layout, cache, input.spec.hparams.experts_used);
-  if (plan.slots.slots > 0 && least && others + least->mapped_bytes <= allowed) return cache;
-  return std::nullopt;
 }
 
 // What to change so that the plan fits; each number works as it stands.
@@ -170,7 +169,8 @@ Result<Plan> make_plan(const PlanInput& input) {
                                            : std::min(input.machine.cores, limits::threads_max);
   plan.batch_tokens = std::min(input.config.batch_tokens, plan.context);
   plan.available_bytes = input.machine.memory_available;
-  plan.kv_bytes = KvCache::bytes(input.spec.hparams, plan.context, input.config.kv);
+  plan.kv_bytes =
+      KvCache::bytes(input.spec.hparams, plan.context, input.config.kv, plan.batch_tokens);
   plan.workspace_bytes = BatchWalk::bytes(input.spec, plan.batch_tokens, plan.threads);
   plan.program_bytes = program_bytes(input.spec);
   MILLRACE_TRY(plan_trunk_part(input, preset, plan));

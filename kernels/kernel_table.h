@@ -53,7 +53,8 @@ constexpr std::size_t q8_stride(std::size_t columns) noexcept {
 
 // The same for weights in super-blocks of 256 values: one scale per 256, a sum per 16. Token t has
 // values q + t * q_stride, scales scale + t * block_stride, sums sum + t * q_stride / 16. Both
-// strides are q8_super_stride(), in values and in blocks; scales past the last block are zero.
+// strides are multiples of q8_super_stride(), in values and in blocks; scales past the last block
+// are zero.
 struct Q8SuperBatch {
   const std::int8_t* q;
   const float* scale;

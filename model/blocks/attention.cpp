@@ -54,13 +54,15 @@ std::uint64_t Attention::bytes(const Hparams& hparams, const FamilySpec& family,
   return GqaScratch::bytes(widest_gqa(hparams, family), tokens_max, workers);
 }
 
-bool Attention::takes_q8(const BlockContext& context, const LayerWeights& weights) noexcept {
+Rounding Attention::rounding(const BlockContext& context, const LayerWeights& weights) noexcept {
   constexpr std::array first = {MatrixRole::attn_q, MatrixRole::attn_k, MatrixRole::attn_v,
                                 MatrixRole::attn_q_a, MatrixRole::attn_kv_a};
-  return std::any_of(first.begin(), first.end(), [&](MatrixRole role) {
+  Rounding all = Rounding::none;
+  for (const MatrixRole role : first) {
     const Matrix& matrix = weights.matrix(role);
-    return matrix.present() && context.uses_q8(matrix.type);
-  });
+    if (matrix.present()) all = all | context.rounding(matrix.type);
+  }
+  return all;
 }
 
 bool Attention::run(const BlockContext& context, LayerIndex layer, const LayerWeights& weights,

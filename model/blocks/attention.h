@@ -22,8 +22,8 @@ class Attention {
   static std::uint64_t bytes(const Hparams& hparams, const FamilySpec& family,
                              std::size_t tokens_max, unsigned workers) noexcept;
 
-  // Whether a matrix that takes the normed input wants its quantized twin.
-  static bool takes_q8(const BlockContext& context, const LayerWeights& weights) noexcept;
+  // The quantized twins that the matrices that take the normed input want.
+  static Rounding rounding(const BlockContext& context, const LayerWeights& weights) noexcept;
   // As attention_gqa() and attention_mla().
   bool run(const BlockContext& context, LayerIndex layer, const LayerWeights& weights,
            std::span<const TokenPlace> tokens, const RopeRows& rope, const ActivationRows& normed,

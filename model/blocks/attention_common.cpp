@@ -71,10 +71,11 @@ bool project_output(const BlockContext& context, const LayerWeights& weights, Ac
                     std::size_t count, float* projected) {
   const Matrix& output = weights.matrix(MatrixRole::attn_output);
   std::atomic<bool> finite = true;
-  if (context.uses_q8(output.type))
+  const Rounding rounding = context.rounding(output.type);
+  if (rounding != Rounding::none)
     context.parallel.for_ranges(
         count, attention_token_grain, [&](std::size_t begin, std::size_t end, unsigned) {
-          if (!out.quantize_rows(context.kernels, begin, end - begin, output.columns))
+          if (!out.quantize_rows(context.kernels, begin, end - begin, output.columns, rounding))
             finite = false;
         });
   linear(context, output, out, 0, count, projected, output.rows);

@@ -74,12 +74,12 @@ class Pass {
     ActivationRows& latent = scratch_.q_latent;
     linear(context_, weights_.matrix(MatrixRole::attn_q_a), normed, 0, tokens, latent.row(0),
            latent.columns());
-    const bool quantize = context_.uses_q8(weights_.matrix(MatrixRole::attn_q_b).type);
+    const Rounding rounding = context_.rounding(weights_.matrix(MatrixRole::attn_q_b).type);
     std::atomic<bool> finite = true;
     for_tokens(tokens, [&](std::size_t t) {
       kernels_.rms_norm(latent.row(t), weights_.vector(VectorRole::attn_q_a_norm), shape_.rms_eps,
                         shape_.q_latent, latent.row(t));
-      if (quantize && !latent.quantize_rows(kernels_, t, 1, shape_.q_latent)) finite = false;
+      if (!latent.quantize_rows(kernels_, t, 1, shape_.q_latent, rounding)) finite = false;
     });
     return finite;
   }
@@ -134,10 +134,14 @@ class Pass {
     part.rows = count;
     return part;
   }
-  bool quantize(ActivationRows& rows, std::size_t count, std::size_t columns) {
+  // All heads' rows of `count` tokens, as the matrix that takes them wants it.
+  bool quantize(ActivationRows& rows, std::size_t count, const Matrix& matrix) {
+    const Rounding rounding = context_.rounding(matrix.type);
+    if (rounding == Rounding::none) return true;
     std::atomic<bool> finite = true;
     for_tokens(count, [&](std::size_t t) {
-      if (!rows.quantize_rows(kernels_, t * shape_.heads, shape_.heads, columns)) finite = false;
+      if (!rows.quantize_rows(kernels_, t * shape_.heads, shape_.heads, matrix.columns, rounding))
+        finite = false;
     });
     return finite;
   }
@@ -148,9 +152,7 @@ class Pass {
   // Queries into the latent's space, beside their rotated part.
   bool absorb(std::size_t count) {
     const Matrix& keys = weights_.matrix(MatrixRole::attn_k_b);
-    if (keys.present() && context_.uses_q8(keys.type) &&
-        !quantize(scratch_.query, count, shape_.nope))
-      return false;
+    if (keys.present() && !quantize(scratch_.query, count, keys)) return false;
     for_heads([&](std::size_t head, unsigned worker) {
       if (keys.present()) absorb_transposed(keys, count, head);
       else absorb_rows(weights_.matrix(MatrixRole::attn_kv_b), count, head, worker);
@@ -188,8 +190,7 @@ class Pass {
     const Matrix& halves = weights_.matrix(MatrixRole::attn_v_b);
     const Matrix& matrix = halves.present() ? halves : weights_.matrix(MatrixRole::attn_kv_b);
     const std::size_t before = halves.present() ? 0 : shape_.nope;  // rows of a head's keys
-    if (context_.uses_q8(matrix.type) && !quantize(scratch_.mixed, count, shape_.kv_latent))
-      return false;
+    if (!quantize(scratch_.mixed, count, matrix)) return false;
     for_heads([&](std::size_t head, unsigned) {
       SerialParallel serial;
       linear({kernels_, serial, context_.mode},

@@ -15,7 +15,7 @@ bool ffn_gate_up(const BlockContext& context, const GatedFfn& ffn, DType down_ty
   linear(context, ffn.up, x, x_first, tokens, up_buffer, inner);
   add_bias(context, ffn.gate_bias, inner, tokens, gate, stride);
   add_bias(context, ffn.up_bias, inner, tokens, up_buffer, inner);
-  const bool quantize = context.uses_q8(down_type);
+  const Rounding rounding = context.rounding(down_type);
   std::atomic<bool> finite = true;
   constexpr std::size_t grain = 4;
   context.parallel.for_ranges(tokens, grain, [&](std::size_t begin, std::size_t end, unsigned) {
@@ -25,8 +25,7 @@ bool ffn_gate_up(const BlockContext& context, const GatedFfn& ffn, DType down_ty
       if (ffn.clamp == nullptr) context.kernels.swiglu(row, up, inner, row);
       else context.kernels.swiglu_clamped(row, up, inner, *ffn.clamp, row);
     }
-    if (quantize &&
-        !hidden.quantize_rows(context.kernels, hidden_first + begin, end - begin, inner))
+    if (!hidden.quantize_rows(context.kernels, hidden_first + begin, end - begin, inner, rounding))
       finite = false;
   });
   return finite;

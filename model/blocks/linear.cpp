@@ -28,17 +28,24 @@ WeightRows row_range(const Matrix& weights, std::size_t begin, std::size_t end) 
 void linear(const BlockContext& context, const Matrix& weights, const ActivationRows& x,
             std::size_t first, std::size_t tokens, float* y, std::size_t y_stride,
             std::size_t step) {
-  if (!context.uses_q8(weights.type)) {
-    linear_f32(context, weights, x, first, tokens, y, y_stride, step);
-    return;
-  }
   MILLRACE_CHECK(weights.columns <= x.columns());
-  const MatmulQ8 matmul = context.kernels.matmul_q8[static_cast<std::size_t>(weights.type)];
-  const Q8Batch batch = x.q8(first, step);
-  context.parallel.for_ranges(
-      weights.rows, row_grain(weights, tokens), [&](std::size_t begin, std::size_t end, unsigned) {
-        matmul(row_range(weights, begin, end), batch, tokens, y + begin, y_stride);
-      });
+  const auto id = static_cast<std::size_t>(weights.type);
+  const auto run = [&](auto matmul, const auto& batch) {
+    MILLRACE_CHECK(matmul != nullptr);
+    context.parallel.for_ranges(weights.rows, row_grain(weights, tokens),
+                                [&](std::size_t begin, std::size_t end, unsigned) {
+                                  matmul(row_range(weights, begin, end), batch, tokens, y + begin,
+                                         y_stride);
+                                });
+  };
+  switch (context.rounding(weights.type)) {
+    case Rounding::blocks:
+      return run(context.kernels.matmul_q8[id], x.q8(first, step));
+    case Rounding::supers:
+      return run(context.kernels.matmul_q8_super[id], x.q8_super(first, step));
+    default:
+      return linear_f32(context, weights, x, first, tokens, y, y_stride, step);
+  }
 }
 
 void linear_f32(const BlockContext& context, const Matrix& weights, const ActivationRows& x,

@@ -23,16 +23,18 @@ struct BlockContext {
   Parallel& parallel;
   ActivationMode mode;
 
-  // Whether a matrix of this type takes quantized activations. The router never does: see
-  // linear_f32().
-  bool uses_q8(DType type) const noexcept {
-    return mode == ActivationMode::q8 &&
-           kernels.matmul_q8[static_cast<std::size_t>(type)] != nullptr;
+  // Which quantized twin of its input a matrix of this type takes; none: unrounded activations. The
+  // router never takes one: see linear_f32().
+  Rounding rounding(DType type) const noexcept {
+    const auto id = static_cast<std::size_t>(type);
+    if (mode != ActivationMode::q8) return Rounding::none;
+    if (kernels.matmul_q8[id] != nullptr) return Rounding::blocks;
+    return kernels.matmul_q8_super[id] != nullptr ? Rounding::supers : Rounding::none;
   }
 };
 
 // y[t * y_stride + r] = (W x_t)[r], where x_t is row first + t * step of x, t < tokens. The
-// quantized twin of x must be up to date if uses_q8(W's type).
+// quantized twin of x that W's type takes must be up to date.
 void linear(const BlockContext& context, const Matrix& weights, const ActivationRows& x,
             std::size_t first, std::size_t tokens, float* y, std::size_t y_stride,
             std::size_t step = 1);

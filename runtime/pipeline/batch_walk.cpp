@@ -70,13 +70,13 @@ void BatchWalk::rope_rows() {
                           });
 }
 
-void BatchWalk::norm_rows(const float* weight, bool quantize, LayerIndex layer) {
+void BatchWalk::norm_rows(const float* weight, Rounding rounding, LayerIndex layer) {
   std::atomic<bool> finite = true;
   parts_.arena.for_ranges(
       tokens_.size(), token_grain, [&](std::size_t begin, std::size_t end, unsigned) {
         for (std::size_t t = begin; t < end; ++t)
           parts_.kernels.rms_norm(&x_[t * h_.width], weight, h_.rms_eps, h_.width, normed_.row(t));
-        if (quantize && !normed_.quantize_rows(parts_.kernels, begin, end - begin, h_.width))
+        if (!normed_.quantize_rows(parts_.kernels, begin, end - begin, h_.width, rounding))
           finite = false;
       });
   if (!finite) fail_numbers(layer, "an activation");
@@ -109,7 +109,7 @@ unsigned BatchWalk::begin_layer(LayerIndex layer) noexcept {
 
 void BatchWalk::attention(LayerIndex layer, const LayerWeights& weights) {
   const BlockContext blocks = context();
-  norm_rows(weights.vector(VectorRole::attn_norm), Attention::takes_q8(blocks, weights), layer);
+  norm_rows(weights.vector(VectorRole::attn_norm), Attention::rounding(blocks, weights), layer);
   if (failed()) return;
   const RopeRows rope{cosine_.data(), sine_.data(), theta_.size()};
   if (!attention_.run(blocks, layer, weights, tokens_, rope, normed_, projected_.data()))
@@ -132,7 +132,7 @@ void BatchWalk::dense_layer(LayerIndex layer, const LayerWeights& weights) {
   const BlockContext blocks = context();
   const GatedFfn ffn = trunk_ffn(weights);
   norm_rows(weights.vector(VectorRole::ffn_norm),
-            blocks.uses_q8(ffn.gate.type) || blocks.uses_q8(ffn.up.type), layer);
+            blocks.rounding(ffn.gate.type) | blocks.rounding(ffn.up.type), layer);
   if (failed()) return;
   if (!ffn_gate_up(blocks, ffn, ffn.down.type, normed_, 0, tokens_.size(), trunk_hidden_, 0,
                    trunk_up_.data())) {
@@ -148,9 +148,10 @@ unsigned BatchWalk::moe_layer(LayerIndex layer, const LayerWeights& weights) {
   const BlockContext blocks = context();
   const Matrix& shared_gate = weights.matrix(MatrixRole::ffn_gate);
   const Matrix& shared_up = weights.matrix(MatrixRole::ffn_up);
-  const bool shared_q8 =
-      shared_gate.present() && (blocks.uses_q8(shared_gate.type) || blocks.uses_q8(shared_up.type));
-  norm_rows(weights.vector(VectorRole::ffn_norm), moe_.takes_q8(layer) || shared_q8, layer);
+  Rounding rounding = moe_.rounding(layer);
+  if (shared_gate.present())
+    rounding = rounding | blocks.rounding(shared_gate.type) | blocks.rounding(shared_up.type);
+  norm_rows(weights.vector(VectorRole::ffn_norm), rounding, layer);
   if (failed()) return 0;
   const unsigned jobs = moe_.route(layer, weights, tokens_, normed_, routing_sink_);
   if (jobs == 0 || !shared_gate.present()) return jobs;
@@ -241,7 +242,7 @@ void BatchWalk::write_logits(std::size_t first,
       for (std::size_t i = t; i < t + count; ++i)
         parts_.kernels.rms_norm(&x_[i * h_.width], parts_.trunk.output_norm(), h_.rms_eps, h_.width,
                                 normed_.row(i));
-      if (blocks.uses_q8(head.type) && !normed_.quantize_rows(parts_.kernels, t, count, h_.width))
+      if (!normed_.quantize_rows(parts_.kernels, t, count, h_.width, blocks.rounding(head.type)))
         fail_numbers(h_.layers - 1, "the output");
       linear(blocks, head, normed_, t, count, logits_.data(), h_.vocabulary);
       if (!parts_.kernels.all_finite(logits_.data(), count * h_.vocabulary))

@@ -69,7 +69,7 @@ class BatchWalk final : public LayerWork {
   bool failed() const noexcept { return error_.is_set(); }
   void embed();
   void rope_rows();
-  void norm_rows(const float* weight, bool quantize, LayerIndex layer);
+  void norm_rows(const float* weight, Rounding rounding, LayerIndex layer);
   void attention(LayerIndex layer, const LayerWeights& weights);
   void dense_layer(LayerIndex layer, const LayerWeights& weights);
   unsigned moe_layer(LayerIndex layer, const LayerWeights& weights);

@@ -34,12 +34,12 @@ MoeLayer::MoeLayer(const Parts& parts, std::size_t tokens_max) : parts_(parts) {
   }
   const BlockContext context{parts.kernels, serial_, parts.mode};
   for (LayerIndex layer = 0; layer < h().layers; ++layer) {
-    bool q8 = false;
+    Rounding rounding = Rounding::none;
     for (ExpertIndex expert = 0; expert < parts.spec.experts.experts(layer); ++expert) {
       const ExpertExtent& extent = parts.spec.experts.at({layer, expert});
-      q8 |= context.uses_q8(extent.gate.type) || context.uses_q8(extent.up.type);
+      rounding = rounding | context.rounding(extent.gate.type) | context.rounding(extent.up.type);
     }
-    takes_q8_.push_back(q8);
+    rounding_.push_back(rounding);
   }
 }
 
@@ -177,8 +177,9 @@ void MoeLayer::gate_up(unsigned index, unsigned worker) noexcept {
   const Job& job = jobs_[index];
   const GatedFfn ffn = expert_ffn(job);
   const BlockContext blocks = job_context(jobs_in_use_);
-  const bool q8 = blocks.uses_q8(ffn.gate.type) || blocks.uses_q8(ffn.up.type);
-  const bool floats = !blocks.uses_q8(ffn.gate.type) || !blocks.uses_q8(ffn.up.type);
+  const Rounding gate = blocks.rounding(ffn.gate.type);
+  const Rounding both = gate | blocks.rounding(ffn.up.type);
+  const bool floats = gate == Rounding::none || blocks.rounding(ffn.up.type) == Rounding::none;
   ActivationRows& gathered = gathered_[worker];
   float* const up = up_.data() + worker * gathered.rows() * h().expert_width;
   bool finite = true;
@@ -191,8 +192,8 @@ void MoeLayer::gate_up(unsigned index, unsigned worker) noexcept {
           ffn_gate_up(blocks, ffn, ffn.down.type, *normed_, row_token_[row], 1, hidden_, row, up);
     } else {
       for (std::uint32_t i = 0; i < count; ++i) {
-        if (q8) gathered.copy_row(i, *normed_, row_token_[row + i], false);
-        if (floats) gathered.copy_row(i, *normed_, row_token_[row + i], true);
+        gathered.copy_rounded(i, *normed_, row_token_[row + i], both);
+        if (floats) gathered.copy_floats(i, *normed_, row_token_[row + i]);
       }
       finite &= ffn_gate_up(blocks, ffn, ffn.down.type, gathered, 0, count, hidden_, row, up);
     }

@@ -42,8 +42,8 @@ class MoeLayer {
   static std::uint64_t bytes(const ModelSpec& spec, std::size_t tokens_max,
                              unsigned workers) noexcept;
 
-  // Whether some expert of the layer takes quantized input.
-  bool takes_q8(LayerIndex layer) const noexcept { return takes_q8_[layer]; }
+  // The quantized twins of their input that the layer's experts take.
+  Rounding rounding(LayerIndex layer) const noexcept { return rounding_[layer]; }
   // Router, choice, grouping; `normed` holds the FFN's input of all tokens and stays as it is until
   // the last job is done. Returns the number of jobs, 0 on an error. `weights`: its vectors are
   // used until then, its router only now.
@@ -82,7 +82,7 @@ class MoeLayer {
   const LayerWeights* weights_ = nullptr;
   const ActivationRows* normed_ = nullptr;
   unsigned jobs_in_use_ = 0;
-  std::vector<bool> takes_q8_;  // per layer
+  std::vector<Rounding> rounding_;  // per layer
 
   // Rows are tokens unless stated.
   std::vector<float> logits_, expert_weights_;  // tokens x experts, tokens x top-k

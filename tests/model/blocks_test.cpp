@@ -57,19 +57,21 @@ ActivationRows random_rows(std::size_t rows, std::size_t columns, std::size_t wi
     std::copy(values.begin(), values.end(), x.row(t));
     std::fill(x.row(t) + columns, x.row(t) + wide, 3e38F);  // must never be looked at
   }
-  if (columns % 32 == 0) REQUIRE(x.quantize_rows(kernels(), 0, rows, columns));
+  if (columns % 32 == 0)
+    REQUIRE(x.quantize_rows(kernels(), 0, rows, columns,
+                            columns % 256 == 0 ? Rounding::both : Rounding::blocks));
   return x;
 }
 
-constexpr DType types[] = {DType::f32,  DType::f16,  DType::bf16,
-                           DType::q8_0, DType::q4_0, DType::mxfp4};
+constexpr DType types[] = {DType::f32,  DType::f16,   DType::bf16, DType::q8_0,
+                           DType::q4_0, DType::mxfp4, DType::q4_k, DType::q6_k};
 
 }  // namespace
 
 TEST_CASE("linear: any cut of the rows gives the bits of one product") {
   SerialParallel serial;
   Chopper chopper;
-  constexpr std::size_t columns = 96, rows = 5000, tokens = 3;
+  constexpr std::size_t columns = 256, rows = 5000, tokens = 3;
   for (const DType type : types) {
     const Weights weights(type, columns, rows, 7);
     const ActivationRows x = random_rows(tokens, columns, columns, 9);
@@ -86,7 +88,7 @@ TEST_CASE("linear: any cut of the rows gives the bits of one product") {
 
 TEST_CASE("linear: rows of activations that are wider than the matrix count no further than it") {
   SerialParallel serial;
-  constexpr std::size_t columns = 64, rows = 20, tokens = 2;
+  constexpr std::size_t columns = 256, rows = 20, tokens = 2;
   for (const DType type : types) {
     const Weights weights(type, columns, rows, 7);
     const ActivationRows narrow = random_rows(tokens, columns, columns, 9);
@@ -190,20 +192,36 @@ TEST_CASE("activations: a NaN or an infinity is noticed when rows are rounded") 
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     ActivationRows x(2, 64);
     x.row(1)[63] = bad;
-    CHECK(x.quantize_rows(kernels(), 0, 1, 64));
-    CHECK_FALSE(x.quantize_rows(kernels(), 0, 2, 64));
-    CHECK(x.quantize_rows(kernels(), 1, 1, 32));
+    CHECK(x.quantize_rows(kernels(), 0, 1, 64, Rounding::blocks));
+    CHECK_FALSE(x.quantize_rows(kernels(), 0, 2, 64, Rounding::blocks));
+    CHECK(x.quantize_rows(kernels(), 1, 1, 32, Rounding::blocks));
   }
 }
 
 TEST_CASE("activations: a copied row is the same row") {
-  const ActivationRows from = random_rows(3, 64, 64, 1);
-  ActivationRows to(2, 64);
-  to.copy_row(1, from, 2, true);
-  to.copy_row(1, from, 2, false);
-  CHECK(std::memcmp(to.row(1), from.row(2), 64 * sizeof(float)) == 0);
+  const ActivationRows from = random_rows(3, 256, 256, 1);
+  ActivationRows to(2, 256);
+  to.copy_floats(1, from, 2);
+  to.copy_rounded(1, from, 2, Rounding::both);
+  CHECK(std::memcmp(to.row(1), from.row(2), 256 * sizeof(float)) == 0);
   const Q8Batch a = from.q8(2), b = to.q8(1);
-  CHECK(std::memcmp(a.q, b.q, 64) == 0);
-  CHECK(std::memcmp(a.scale, b.scale, 2 * sizeof(float)) == 0);
-  CHECK(std::memcmp(a.sum, b.sum, 2 * sizeof(std::int32_t)) == 0);
+  CHECK(std::memcmp(a.q, b.q, 256) == 0);
+  CHECK(std::memcmp(a.scale, b.scale, 8 * sizeof(float)) == 0);
+  CHECK(std::memcmp(a.sum, b.sum, 8 * sizeof(std::int32_t)) == 0);
+  const Q8SuperBatch c = from.q8_super(2), d = to.q8_super(1);
+  CHECK(std::memcmp(c.q, d.q, 256) == 0);
+  CHECK(c.scale[0] == d.scale[0]);
+  CHECK(std::memcmp(c.sum, d.sum, 16 * sizeof(std::int16_t)) == 0);
+}
+
+TEST_CASE("activations: one row holds both twins, and only those asked for are written") {
+  ActivationRows x = random_rows(2, 512, 512, 1);
+  const std::vector<std::int8_t> before(x.q8(1).q, x.q8(1).q + 512);
+  x.row(1)[3] = 100.0F;
+  CHECK(x.quantize_rows(kernels(), 1, 1, 512, Rounding::none));
+  CHECK(x.quantize_rows(kernels(), 1, 1, 512, Rounding::supers));
+  CHECK(x.q8_super(1).q[3] == 127);
+  CHECK(std::memcmp(x.q8(1).q, before.data(), 512) == 0);
+  CHECK(x.quantize_rows(kernels(), 1, 1, 512, Rounding::blocks));
+  CHECK(x.q8(1).q[3] == 127);
 }

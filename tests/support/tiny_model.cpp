@@ -60,6 +60,14 @@ std::string random_block(DType type, Draws& draws) {
       bytes += static_cast<char>(121 + draws.next() % 2);
       random_bytes(16);
       return bytes;
+    case DType::q4_k:  // d times scales to 63 times codes to 15, and minima
+      bytes = raw_u16(0x0800 + draws.next() % 0x400);
+      bytes += raw_u16(0x0c00 + draws.next() % 0x400);
+      random_bytes(140);
+      return bytes;
+    case DType::q6_k:
+      random_bytes(208);
+      return bytes + raw_u16(0x0100 + draws.next() % 0x200);
     default:
       throw std::invalid_argument("no random weights of this type");
   }

@@ -103,3 +103,62 @@ TEST_CASE("router: every instruction set chooses the same bits") {
     CHECK(choice.weights == expected.weights);
   }
 }
+
+TEST_CASE("router: sigmoid weights are those of the scores without the selection bias") {
+  const std::vector<float> bias = {0, 0, 5, -5, 0, 0};
+  RouterRule rule{.gating = Gating::sigmoid, .experts = 6, .used = 3};
+  const std::vector<float> logits = {1, 2, -3, 4, 0.5F, -1};
+  CHECK(choose(rule, logits).experts == std::vector<ExpertIndex>{3, 1, 0});
+  rule.selection_bias = bias.data();
+  const Choice biased = choose(rule, logits);
+  CHECK(biased.experts == std::vector<ExpertIndex>{2, 1, 0});
+  for (std::size_t k = 0; k < 3; ++k)
+    CHECK(biased.weights[k] ==
+          Approx(1 / (1 + std::exp(-static_cast<double>(logits[biased.experts[k]])))));
+  rule.normalize = true;
+  rule.scale = 2.5F;
+  const Choice scaled = choose(rule, logits);
+  CHECK(double{scaled.weights[0]} + double{scaled.weights[1]} + double{scaled.weights[2]} ==
+        Approx(2.5));
+}
+
+TEST_CASE("router: softmax over the chosen logits, whatever the others are") {
+  const RouterRule rule{.gating = Gating::softmax_chosen, .experts = 5, .used = 2};
+  const Choice choice = choose(rule, {1, 50, 2, 49, -7});
+  CHECK(choice.experts == std::vector<ExpertIndex>{1, 3});
+  CHECK(choice.weights[0] == Approx(1 / (1 + std::exp(-1.0))));
+  CHECK(choice.weights[1] == Approx(1 / (1 + std::exp(1.0))));
+}
+
+TEST_CASE("router: only experts of the groups with the two best scores are chosen") {
+  // Sums of the two best: 0.9 + 0.1, 0.6 + 0.6, 0.7 + 0.2, 0.5 + 0.5 in logits that sigmoid keeps
+  // in this order; the single best expert's group is left out.
+  RouterRule rule{
+      .gating = Gating::sigmoid, .experts = 8, .used = 3, .groups = 4, .groups_used = 2};
+  const std::vector<float> logits = {2.0F, -8, 1.5F, 1.4F, 1.6F, 0.1F, 1.2F, 1.1F};
+  const Choice choice = choose(rule, logits);
+  CHECK(choice.experts == std::vector<ExpertIndex>{2, 3, 6});
+  rule.groups_used = 4;
+  CHECK(choose(rule, logits).experts == std::vector<ExpertIndex>{0, 4, 2});
+  rule.groups = rule.groups_used = 1;
+  CHECK(choose(rule, logits).experts == std::vector<ExpertIndex>{0, 4, 2});
+}
+
+TEST_CASE("router: of equal groups the lower ones stay, and ids stay in order") {
+  const RouterRule rule{
+      .gating = Gating::sigmoid, .experts = 12, .used = 4, .groups = 6, .groups_used = 2};
+  CHECK(choose(rule, std::vector<float>(12, 0.5F)).experts == std::vector<ExpertIndex>{0, 1, 2, 3});
+  // A bias can bring a group in.
+  std::vector<float> bias(12, 0);
+  bias[10] = bias[11] = 1;
+  RouterRule biased = rule;
+  biased.selection_bias = bias.data();
+  CHECK(choose(biased, std::vector<float>(12, 0.5F)).experts ==
+        std::vector<ExpertIndex>{10, 11, 0, 1});
+}
+
+TEST_CASE("router: a group of one expert counts by that one") {
+  const RouterRule rule{
+      .gating = Gating::sigmoid, .experts = 3, .used = 2, .groups = 3, .groups_used = 2};
+  CHECK(choose(rule, {1, 3, 2}).experts == std::vector<ExpertIndex>{1, 2});
+}

@@ -1,0 +1,267 @@
+// Families: the models of tests/oracles as they are read, and what is refused when one thing of
+// their files is wrong.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/arch/registry.h"
+#include "model/format/open.h"
+#include "model/kv_cache.h"
+#include "model/model_spec.h"
+#include "runtime/base/log.h"
+
+using namespace millrace;
+
+namespace {
+
+const std::string folder = MILLRACE_SOURCE_ROOT "/tests/oracles/models/";
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (std::filesystem::exists(entry.path() / "model.gguf"))
+      names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// What the file says, to be changed before it is read.
+Checkpoint::Parts parts_of(const std::string& name) {
+  const auto file = open_checkpoint(folder + name + "/model.gguf");
+  if (!file) FAIL(file.error().what);
+  Checkpoint::Parts parts;
+  parts.files = {"m.gguf"};
+  parts.tensors = file->tensors();
+  parts.keys = file->keys();
+  for (const std::string& key : file->keys()) parts.meta[key] = *file->find_meta(key);
+  return parts;
+}
+
+using Edit = std::function<void(Checkpoint::Parts&)>;
+
+Result<ModelSpec> read(const std::string& name, const Edit& edit = {}) {
+  Checkpoint::Parts parts = parts_of(name);
+  if (edit) edit(parts);
+  return read_model_spec(Checkpoint(std::move(parts)));
+}
+
+Hparams hparams(const std::string& name, const Edit& edit = {}) {
+  auto spec = read(name, edit);
+  if (!spec) FAIL(spec.error().what);
+  return spec->hparams;
+}
+
+Edit number(const std::string& key, std::uint64_t value) {
+  return [=](Checkpoint::Parts& parts) {
+    if (parts.meta.count(key) == 0) parts.keys.push_back(key);
+    parts.meta[key] = value;
+  };
+}
+
+Edit without(const std::string& key) {
+  return [=](Checkpoint::Parts& parts) {
+    parts.meta.erase(key);
+    std::erase(parts.keys, key);
+  };
+}
+
+void check_refused(const std::string& name, const Edit& edit, ErrorCode code,
+                   const std::vector<std::string>& said) {
+  const auto spec = read(name, edit);
+  if (spec) {
+    FAIL_CHECK(name << " accepted; expected: " << said.front());
+    return;
+  }
+  INFO(name << ": " << spec.error().what);
+  CHECK(spec.error().code == code);
+  for (const std::string& part : said) CHECK_THAT(spec.error().what, Catch::Contains(part));
+}
+
+// Tensors are taken out and added: the notes about it would fill the screen.
+class QuietLog {
+ public:
+  QuietLog() : before_(log_level()) { set_log_level(LogLevel::error); }
+  ~QuietLog() { set_log_level(before_); }
+  QuietLog(const QuietLog&) = delete;
+  QuietLog& operator=(const QuietLog&) = delete;
+
+ private:
+  LogLevel before_;
+};
+
+bool ends_with(const std::string& name, const std::string& end) {
+  return name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0;
+}
+
+// Without it the file means something else that is right too.
+bool may_be_missing(const std::string& model, const std::string& tensor) {
+  if (tensor == "output.weight") return true;
+  if (model.rfind("glm4moe", 0) == 0)
+    return ends_with(tensor, "attn_q_norm.weight") || ends_with(tensor, "attn_k_norm.weight") ||
+           ends_with(tensor, "exp_probs_b.bias");
+  return model.rfind("deepseek", 0) == 0 && ends_with(tensor, "exp_probs_b.bias");
+}
+
+std::string other_form(std::string name) {
+  for (const auto& [form, other] : {std::pair{"attn_k_b.", "attn_kv_b."},
+                                    {"attn_qkv.", "attn_q."},
+                                    {"ffn_gate_up_exps.", "ffn_gate_exps."}})
+    if (const auto at = name.find(form); at != std::string::npos)
+      return name.replace(at, std::string(form).size(), other);
+  return name;
+}
+
+}  // namespace
+
+TEST_CASE("families: a tensor that is missing is named, whatever the family") {
+  const QuietLog quiet;
+  for (const std::string& model : model_names()) {
+    for (const TensorInfo& tensor : parts_of(model).tensors) {
+      const std::string name = tensor.name;
+      if (may_be_missing(model, name)) continue;
+      const Edit take = [&](Checkpoint::Parts& parts) {
+        std::erase_if(parts.tensors, [&](const TensorInfo& other) { return other.name == name; });
+      };
+      // Without the tensor that tells a form of the file, the other form's tensor is missed.
+      check_refused(model, take, ErrorCode::format, {"tensor " + other_form(name), "missing"});
+    }
+  }
+}
+
+TEST_CASE("families: a tensor that lies the other way round is refused with its shape") {
+  const QuietLog quiet;
+  for (const std::string& model : model_names()) {
+    for (const TensorInfo& tensor : parts_of(model).tensors) {
+      if (tensor.ne[1] == 1 || tensor.ne[0] == tensor.ne[1]) continue;
+      if (may_be_missing(model, tensor.name) || tensor.name == "token_embd.weight") continue;
+      const std::string name = tensor.name;
+      check_refused(model,
+                    [&](Checkpoint::Parts& parts) {
+                      for (TensorInfo& other : parts.tensors)
+                        if (other.name == name) std::swap(other.ne[0], other.ne[1]);
+                    },
+                    ErrorCode::format, {"tensor " + name, "has shape"});
+    }
+  }
+}
+
+TEST_CASE("families: wrong head and expert counts are refused by key or tensor") {
+  const QuietLog quiet;
+  for (const std::string& model : model_names()) {
+    const std::string prefix =
+        parts_of(model).meta.count("llama.block_count") > 0
+            ? "llama"
+            : std::get<std::string>(parts_of(model).meta["general.architecture"]);
+    check_refused(model, number(prefix + ".attention.head_count", 7), ErrorCode::format,
+                  {"m.gguf: "});
+    check_refused(model, number(prefix + ".block_count", 600), ErrorCode::format,
+                  {prefix + ".block_count", "600"});
+    if (parts_of(model).meta.count(prefix + ".expert_count") == 0) continue;
+    check_refused(model, number(prefix + ".expert_used_count", 31), ErrorCode::format,
+                  {prefix + ".expert_used_count", "31 exceeds expert_count"});
+    check_refused(model, number(prefix + ".expert_count", 5), ErrorCode::format, {"5"});
+  }
+}
+
+TEST_CASE("families: expert groups are held against the experts") {
+  const std::string name = "deepseek3-mla-q8_0";  // 8 experts, 2 used
+  const auto groups = [](std::uint64_t count, std::uint64_t taken) -> Edit {
+    return [=](Checkpoint::Parts& parts) {
+      number("deepseek2.expert_group_count", count)(parts);
+      number("deepseek2.expert_group_used_count", taken)(parts);
+    };
+  };
+  CHECK(hparams(name).groups == 1);
+  CHECK(hparams(name, groups(1, 1)).groups == 1);
+  CHECK(hparams(name, groups(0, 0)).groups_used == 1);
+  CHECK(hparams(name, groups(4, 2)).groups == 4);
+  CHECK(hparams(name, groups(4, 2)).groups_used == 2);
+  check_refused(name, groups(3, 2), ErrorCode::format,
+                {"deepseek2.expert_group_count", "3 groups of 8 experts"});
+  check_refused(name, groups(4, 5), ErrorCode::format,
+                {"deepseek2.expert_group_used_count", "5 is outside 1 to 4"});
+  check_refused(name, groups(8, 1), ErrorCode::format,
+                {"deepseek2.expert_group_used_count", "1 groups of 1 experts"});
+}
+
+TEST_CASE("families: gating comes from its key, else from the family and the number of blocks") {
+  const std::string key = "deepseek2.expert_gating_func";
+  const std::string name = "deepseek3-mla-q8_0";
+  CHECK(hparams(name).gating == Gating::sigmoid);
+  CHECK(hparams(name, number(key, 1)).gating == Gating::softmax);
+  CHECK(hparams(name, number(key, 0)).gating == Gating::softmax);
+  CHECK(hparams(name, without(key)).gating == Gating::softmax);
+  check_refused(name, number(key, 4), ErrorCode::unsupported, {key, "4 is not supported"});
+  check_refused(name, number(key, 77), ErrorCode::unsupported, {key});
+  CHECK(hparams("glm4moe-q8_0", without("glm4moe.expert_gating_func")).gating == Gating::sigmoid);
+  CHECK(hparams("gptoss-mxfp4-q8_0").gating == Gating::softmax_chosen);
+  CHECK_FALSE(hparams("olmoe-q8_0").normalize_weights);
+}
+
+TEST_CASE("families: a NextN layer is counted by the file but not run") {
+  const QuietLog quiet;
+  CHECK(hparams("glm4moe-q8_0").layers == 3);
+  const auto spec = read("glm4moe-q8_0", number("glm4moe.nextn_predict_layers", 1));
+  REQUIRE(spec.has_value());
+  CHECK(spec->hparams.layers == 2);
+  CHECK(spec->hparams.nextn_layers == 1);
+  CHECK(spec->layers.size() == 2);
+  CHECK(spec->experts.layers() == 2);
+  check_refused("glm4moe-q8_0", number("glm4moe.nextn_predict_layers", 3), ErrorCode::format,
+                {"glm4moe.nextn_predict_layers", "3 of 3 blocks"});
+}
+
+TEST_CASE("families: dense layers in front are read by their key") {
+  const auto spec = read("glm4moe-q8_0");
+  REQUIRE(spec.has_value());
+  CHECK_FALSE(spec->layers[0].experts);
+  CHECK(spec->layers[1].experts);
+  CHECK(spec->experts.experts(0) == 0);
+  CHECK(spec->experts.experts(1) == 8);
+  CHECK(spec->hparams.shared_width == 32);
+}
+
+TEST_CASE("families: what MLA and sliding windows keep per position") {
+  const KvLayout latent = kv_layout(hparams("deepseek3-mla-q8_0"), 1);
+  CHECK(latent.heads == 1);
+  CHECK(latent.key == 576);
+  CHECK(latent.value == 512);
+  CHECK(latent.values_in_keys);
+  const Hparams h = hparams("gptoss-mxfp4-q8_0");
+  CHECK(kv_layout(h, 0).window == 16);
+  CHECK(kv_layout(h, 1).window == 0);
+  // A sliding layer's memory does not grow with the context.
+  const auto bytes = [&](std::uint32_t context) {
+    return KvCache::bytes(h, context, KvType::f16, 64);
+  };
+  const std::uint64_t per_position = 2 * 2 * (64 + 64) * 2;  // layers, heads, values, bytes
+  CHECK(bytes(1u << 20) >= (std::uint64_t{1} << 20) * per_position);
+  CHECK(bytes(1u << 20) < (std::uint64_t{1} << 20) * per_position + (std::uint64_t{4} << 20));
+}
+
+TEST_CASE("families: scores and rotations of YaRN models") {
+  const Hparams gpt = hparams("gptoss-mxfp4-q8_0");
+  CHECK(gpt.magnitude == Approx(1.3465735902799727).epsilon(1e-12));
+  CHECK(gpt.attention_scale == 0.125F);
+  const Hparams v3 = hparams("deepseek3-mla-q8_0");  // heads of 80, factor 40, multiplier 0.1
+  CHECK(v3.magnitude == 1);
+  CHECK(v3.attention_scale == Approx(1.36888795 * 1.36888795 / std::sqrt(80.0)).epsilon(1e-6));
+  const Hparams old =
+      hparams("deepseek3-mla-q8_0", without("deepseek2.rope.scaling.yarn_log_multiplier"));
+  CHECK(old.magnitude == Approx(1.36888795).epsilon(1e-6));
+  CHECK(old.attention_scale == Approx(1 / std::sqrt(80.0)).epsilon(1e-6));
+}
+
+TEST_CASE("families: soft caps, which none of them has, are refused and not left out") {
+  const Edit capped = [](Checkpoint::Parts& parts) {
+    parts.keys.emplace_back("gpt-oss.final_logit_softcapping");
+    parts.meta["gpt-oss.final_logit_softcapping"] = 30.0;
+  };
+  check_refused("gptoss-mxfp4-q8_0", capped, ErrorCode::unsupported,
+                {"gpt-oss.final_logit_softcapping", "30"});
+}

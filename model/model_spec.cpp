@@ -8,6 +8,7 @@
 #include "model/arch/registry.h"
 #include "model/layer_tensors.h"
 #include "model/tensor_finder.h"
+#include "runtime/base/limits.h"
 #include "runtime/base/log.h"
 
 namespace millrace {
@@ -48,7 +49,7 @@ class SpecBuilder {
       MILLRACE_TRY(tensors.feed_forward(experts[layer]));
     }
     spec_.experts = ExpertExtents(std::move(experts));
-    return finder_.check_unused();
+    return finder_.check_unused(h_.nextn_layers > 0 ? h_.layers : limits::layers_max);
   }
 
  private:
@@ -92,6 +93,9 @@ Result<ModelSpec> read_model_spec(const Checkpoint& checkpoint) {
   MILLRACE_ASSIGN(spec.hparams, read_hparams(checkpoint, *spec.family));
   spec.files = checkpoint.files();
   MILLRACE_TRY(SpecBuilder(checkpoint, spec).build());
+  if (spec.hparams.nextn_layers > 0)
+    log_info(fmt::format("{}: {} layers at the end, which predict further tokens, are not run",
+                         checkpoint.display_path(), spec.hparams.nextn_layers));
   if (!spec.family->proven)
     log_warning(fmt::format(
         "{}: architecture {} is unverified: its logits were never compared with another engine's",

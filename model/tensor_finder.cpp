@@ -2,10 +2,25 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "kernels/dispatch.h"
 #include "runtime/base/log.h"
 
 namespace millrace {
+
+namespace {
+
+// N of "blk.N.…"; 0 for other names.
+std::uint64_t block_of(std::string_view name) {
+  constexpr std::string_view prefix = "blk.";
+  std::uint64_t block = 0;
+  if (name.substr(0, prefix.size()) == prefix)
+    std::from_chars(name.data() + prefix.size(), name.data() + name.size(), block);
+  return block;
+}
+
+}  // namespace
 
 const TensorInfo* TensorFinder::find(std::string_view name) {
   const TensorInfo* tensor = checkpoint_.find_tensor(name);
@@ -111,12 +126,12 @@ Result<std::vector<MatrixExtent>> TensorFinder::stacked(const std::string& name,
   return extents;
 }
 
-Status TensorFinder::check_unused() const {
+Status TensorFinder::check_unused(std::uint32_t layers) const {
   std::size_t unused = 0;
   std::string names;
   for (const TensorInfo& tensor : checkpoint_.tensors()) {
     const std::string_view name = tensor.name;
-    if (used_.contains(name)) continue;
+    if (used_.contains(name) || block_of(name) >= layers) continue;
     const std::size_t dot = name.rfind('.');
     const std::string_view suffix = dot == std::string_view::npos ? "" : name.substr(dot);
     if (suffix == ".bias" || suffix == ".scale") {

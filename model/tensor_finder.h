@@ -44,8 +44,8 @@ class TensorFinder {
                                             std::uint64_t rows, std::uint64_t experts);
 
   // `unsupported` if an unused tensor belongs to a used one (X.bias or X.scale beside X.weight);
-  // logs the other unused ones.
-  Status check_unused() const;
+  // logs the other unused ones, but not those of blocks from `layers` on, which do not run.
+  Status check_unused(std::uint32_t layers) const;
 
  private:
   Status check_type(const TensorInfo& tensor) const;

@@ -9,6 +9,7 @@
 
 #include "kernels/dispatch.h"
 #include "runtime/evaluate.h"
+#include "tests/support/allocation_meter.h"
 #include "tests/support/oracle_folder.h"
 #include "tests/support/test_engine.h"
 
@@ -115,5 +116,32 @@ TEST_CASE("families: the same with float activations and other types of KV cache
     config.kv = KvType::f32;
     config.activations = ActivationMode::f32;
     check_settings(oracle, config);
+  }
+}
+
+TEST_CASE("families: steady decode allocates nothing") {
+  for (const OracleFolder& oracle : oracles()) {
+    EngineConfig config = plain(oracle);
+    config.threads = 2;
+    const auto made = open_engine(config);
+    auto session = made->engine->new_session();
+    REQUIRE(session.has_value());
+    TokenId next = 1;
+    const auto decode = [&](unsigned tokens) {
+      for (unsigned i = 0; i < tokens; ++i) {
+        const TokenId id = next;
+        const Status done = made->engine->process(
+            *session, {&id, 1}, LogitsWanted::last, [&](std::size_t, const float* row) {
+              next = (id * 31 + 7 + (row[0] > 0 ? 1 : 0)) % static_cast<int>(oracle.vocabulary);
+            });
+        if (!done) FAIL(done.error().what);
+      }
+    };
+    decode(40);
+    testing::reset_allocations();
+    decode(20);
+    const std::uint64_t calls = testing::allocations().calls;
+    INFO(oracle.name);
+    CHECK(calls == 0);
   }
 }

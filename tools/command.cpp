@@ -86,7 +86,7 @@ void EngineFlags::add_to(CLI::App& app, bool with_model) {
                  "memory for experts: 6G, 512MiB, 25% of the pool, all [the preset's]");
   app.add_option("--trunk", trunk,
                  "memory for the trunk; layers beyond it are streamed [the preset's]");
-  app.add_option("--kv", kv, "type of the KV cache: f16 or f32")->capture_default_str();
+  app.add_option("--kv", kv, "type of the KV cache: f16, f32 or q8_0")->capture_default_str();
   app.add_option("--activations", activations, "q8: integer dots; f32: unrounded, slower")
       ->capture_default_str();
   app.add_option("--isa", isa,

@@ -54,6 +54,7 @@ ValueResult int_filter(Arguments& call) {
   MILLRACE_TRY(call.bind({"default", "base"}));
   MILLRACE_ASSIGN(const std::int64_t base, call.integer(1, 10));
   if (base != 0 && (base < 2 || base > 36)) return call.error("the base must be 0 or 2 to 36");
+  if (call.self.is_undefined()) return call.error(undefined_message(call.self));
   std::int64_t number = 0;
   double real = 0;
   const Value fallback = call.given(0) ? call[0] : Value(std::int64_t{0});
@@ -70,6 +71,7 @@ ValueResult int_filter(Arguments& call) {
 
 ValueResult float_filter(Arguments& call) {
   MILLRACE_TRY(call.bind({"default"}));
+  if (call.self.is_undefined()) return call.error(undefined_message(call.self));
   double number = 0;
   if (call.self.get_number(number)) return number;
   if (call.self.is_string()) {

@@ -116,6 +116,29 @@ Result<std::vector<Keyed>> keyed(Arguments& call, const Value& attribute, bool w
   return made;
 }
 
+// `sort` compares lists of keys, one for each attribute ("a,b"): equal ones need no order then.
+Result<std::vector<Keyed>> keyed_by_list(Arguments& call, const Value& attribute, bool with_case) {
+  std::vector<Value> attributes{attribute};
+  if (attribute.is_string()) {
+    attributes.clear();
+    for (TextRef& part : split_at(attribute.as_text(), *make_text(","), -1, false, call.budget()))
+      attributes.emplace_back(std::move(part));
+  }
+  MILLRACE_ASSIGN(std::vector<Value> values, items(call));
+  std::vector<Keyed> made;
+  made.reserve(values.size());
+  for (Value& value : values) {
+    std::vector<Value> keys;
+    for (const Value& part : attributes) {
+      MILLRACE_ASSIGN(Value key, sort_key(value, part, with_case, call.heap()));
+      keys.push_back(std::move(key));
+    }
+    made.push_back({call.heap().sequence(SequenceKind::list, std::move(keys)), std::move(value)});
+    if (call.budget().exhausted()) break;
+  }
+  return made;
+}
+
 Value unkeyed(std::vector<Keyed> sorted, Arguments& call, SequenceKind kind = SequenceKind::list) {
   std::vector<Value> values;
   values.reserve(sorted.size());
@@ -125,7 +148,7 @@ Value unkeyed(std::vector<Keyed> sorted, Arguments& call, SequenceKind kind = Se
 
 ValueResult sort(Arguments& call) {
   MILLRACE_TRY(call.bind({"reverse", "case_sensitive", "attribute"}));
-  MILLRACE_ASSIGN(std::vector<Keyed> entries, keyed(call, call[2], call.boolean(1, false)));
+  MILLRACE_ASSIGN(std::vector<Keyed> entries, keyed_by_list(call, call[2], call.boolean(1, false)));
   MILLRACE_TRY(stable_sort(entries, call.boolean(0, false), call.budget()));
   return unkeyed(std::move(entries), call);
 }
@@ -191,9 +214,15 @@ ValueResult sum(Arguments& call) {
   return total;
 }
 
+// map and select take whatever is false (none, 0) for nothing, as Jinja does.
+Result<std::vector<Value>> items_if_any(Arguments& call) {
+  if (!truthy(call.self)) return std::vector<Value>();
+  return items(call);
+}
+
 // map(attribute=…, default=…) or map('filter', arguments …).
 ValueResult map(Arguments& call) {
-  MILLRACE_ASSIGN(const std::vector<Value> values, items(call));
+  MILLRACE_ASSIGN(const std::vector<Value> values, items_if_any(call));
   Value attribute;
   Value fallback;
   for (const auto& [name, value] : call.keywords) {
@@ -224,7 +253,7 @@ ValueResult map(Arguments& call) {
 // select, reject: by the item; selectattr, rejectattr: by an attribute of it, named first.
 template <bool wanted, bool by_attribute>
 ValueResult select(Arguments& call) {
-  MILLRACE_ASSIGN(const std::vector<Value> values, items(call));
+  MILLRACE_ASSIGN(const std::vector<Value> values, items_if_any(call));
   constexpr std::size_t test_at = by_attribute ? 1 : 0;
   if (call.positional.size() < test_at) return call.error("needs the name of an attribute");
   const bool tested = call.positional.size() > test_at;

@@ -19,6 +19,13 @@ namespace {
 // Filters take any value and print it first.
 Result<TextRef> subject(Arguments& call) { return to_text(call.self, call.budget()); }
 
+// Some insist on a string.
+Result<TextRef> string_subject(Arguments& call) {
+  if (call.self.is_string()) return call.self.as_text();
+  if (call.self.is_undefined()) return call.error(undefined_message(call.self));
+  return call.error(fmt::format("needs a string, not a value of type {}", type_name(call.self)));
+}
+
 ValueResult string_filter(Arguments& call) {
   MILLRACE_TRY(call.bind({}));
   MILLRACE_ASSIGN(TextRef text, subject(call));
@@ -66,7 +73,7 @@ ValueResult indent(Arguments& call) {
   if (call.given(0)) {
     MILLRACE_ASSIGN(blanks, indentation(call, 0));
   }
-  MILLRACE_ASSIGN(const TextRef text, subject(call));
+  MILLRACE_ASSIGN(const TextRef text, string_subject(call));
   TextBuilder whole(call.budget());
   whole.append(*text).append("\n");  // so that a newline at the end is not lost
   const std::vector<TextRef> lines = split_lines(whole.finish(), false, call.budget());
@@ -140,7 +147,7 @@ ValueResult truncate(Arguments& call) {
   MILLRACE_ASSIGN(const std::int64_t length, call.integer(0, 255));
   MILLRACE_ASSIGN(const TextRef end, call.text(2, "..."));
   MILLRACE_ASSIGN(const std::int64_t leeway, call.integer(3, 5));
-  MILLRACE_ASSIGN(const TextRef text, subject(call));
+  MILLRACE_ASSIGN(const TextRef text, string_subject(call));
   Budget& budget = call.budget();
   const auto ending = static_cast<std::int64_t>(end->characters());
   if (length < ending || leeway < 0) return call.error("the length or the leeway is too small");

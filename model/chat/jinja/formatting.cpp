@@ -104,8 +104,7 @@ Status append_number(TextBuilder& out, const Specification& spec, const Value& v
 
 }  // namespace
 
-ValueResult percent_format(const TextRef& text, const std::vector<Value>& values,
-                             Budget& budget) {
+ValueResult percent_format(const TextRef& text, const std::vector<Value>& values, Budget& budget) {
   TextBuilder out(budget);
   const std::string_view bytes = text->view();
   std::size_t next = 0;
@@ -132,7 +131,7 @@ ValueResult percent_format(const TextRef& text, const std::vector<Value>& values
     if (budget.exhausted() || out.overflowed()) break;
   }
   if (next < values.size() && !budget.exhausted() && !out.overflowed() &&
-      !(values.size() == 1 && values[0].is(Kind::dict)))
+      !(values.size() == 1 && (values[0].is(Kind::dict) || values[0].is(Kind::sequence))))
     return Error{ErrorCode::format, "a % format has too many values"};
   return out.finish();
 }
@@ -141,8 +140,8 @@ namespace {
 
 // The value that a replacement field names.
 ValueResult field_value(std::string_view field, std::size_t& automatic,
-                          const std::vector<Value>& positional,
-                          const std::vector<std::pair<std::string, Value>>& keywords) {
+                        const std::vector<Value>& positional,
+                        const std::vector<std::pair<std::string, Value>>& keywords) {
   if (field.find_first_of(":!.[") != std::string_view::npos)
     return Error{ErrorCode::format,
                  fmt::format("the format field {{{}}} is not supported", printable(field, 40))};
@@ -165,8 +164,8 @@ ValueResult field_value(std::string_view field, std::size_t& automatic,
 }  // namespace
 
 ValueResult brace_format(const TextRef& text, const std::vector<Value>& positional,
-                           const std::vector<std::pair<std::string, Value>>& keywords,
-                           Budget& budget) {
+                         const std::vector<std::pair<std::string, Value>>& keywords,
+                         Budget& budget) {
   TextBuilder out(budget);
   const std::string_view bytes = text->view();
   std::size_t automatic = 0;

@@ -204,7 +204,7 @@ ValueResult Interpreter::evaluate_call(const Expression& expression, const Value
 }
 
 ValueResult Interpreter::call(const Value& callee, std::vector<Value> positional,
-                                Keywords keywords) {
+                              Keywords keywords) {
   if (callee.is_undefined()) return Error{ErrorCode::format, undefined_message(callee)};
   if (!callee.is(Kind::callable))
     return Error{ErrorCode::format,
@@ -216,7 +216,7 @@ ValueResult Interpreter::call(const Value& callee, std::vector<Value> positional
 }
 
 ValueResult Interpreter::invoke(const Builtin& builtin, Value self, std::vector<Value> positional,
-                                  Keywords keywords) {
+                                Keywords keywords) {
   Arguments arguments(*this, builtin.name, std::move(self), std::move(positional),
                       std::move(keywords));
   return builtin.function(arguments);
@@ -247,7 +247,7 @@ ValueResult Interpreter::evaluate_test(const Expression& expression) {
 }
 
 ValueResult Interpreter::apply_filter(std::string_view name, Value input,
-                                        std::vector<Value> positional, Keywords keywords) {
+                                      std::vector<Value> positional, Keywords keywords) {
   const Builtin* builtin = find_filter(name);
   if (builtin == nullptr)
     return Error{ErrorCode::format, fmt::format("unknown filter '{}'", printable(name, 60))};

@@ -198,6 +198,7 @@ Result<Interpreter::Flow> Interpreter::execute_for(const Statement& statement) {
   Scope* outer = scope_;
   Scope* inner = open_scope(outer);
   Result<Flow> flow = Flow::next;
+  bool completed = false;
   for (; loop->index < loop->items.size(); ++loop->index) {
     budget().work(1);
     clear_scope(inner);
@@ -207,12 +208,14 @@ Result<Interpreter::Flow> Interpreter::execute_for(const Statement& statement) {
       flow = std::move(assigned).error();
     else flow = execute(statement.body);
     if (!flow || *flow == Flow::break_) break;
+    completed |= *flow == Flow::next;
   }
   scope_ = outer;
   close_scope(inner);
   --loop_depth_;
   if (!flow) return flow;
-  return Flow::next;
+  // As in Jinja, `else` is for loops of which no round came to its end.
+  return completed ? Result<Flow>(Flow::next) : execute(statement.otherwise);
 }
 
 Result<Interpreter::Flow> Interpreter::execute_scoped(const Body& body) {
@@ -360,7 +363,7 @@ Status Interpreter::bind_parameters(const Statement& macro, std::vector<Value>& 
 }
 
 ValueResult Interpreter::call_macro(const Callable& macro, std::vector<Value> positional,
-                                      Keywords keywords) {
+                                    Keywords keywords) {
   Scope* outer_scope = scope_;
   Scope* inner = open_scope(macro.scope);
   scope_ = inner;

@@ -136,8 +136,7 @@ class Lexer {
   static std::size_t closing(std::string_view text, std::size_t at, char mark, bool trims) {
     std::size_t end = at;
     char sign = '\0';
-    if (end < text.size() && (text[end] == '-' || (text[end] == '+' && mark != '}')))
-      sign = text[end++];
+    if (end < text.size() && (text[end] == '-' || (text[end] == '+' && trims))) sign = text[end++];
     if (end + 1 >= text.size() || text[end] != mark || text[end + 1] != '}') return 0;
     end += 2;
     if (sign == '-') end += leading_space(text.substr(end));

@@ -51,8 +51,12 @@ std::size_t find_text(std::string_view text, std::string_view needle, std::size_
 
 std::size_t find_last_text(std::string_view text, std::string_view needle, Budget& budget) {
   if (needle.size() > text.size()) return std::string_view::npos;
+  if (needle.size() <= short_needle) {
+    const std::size_t found = text.rfind(needle);
+    budget.work_bytes(found == std::string_view::npos ? text.size() : text.size() - found);
+    return found;
+  }
   budget.work_bytes(text.size());
-  if (needle.size() <= short_needle) return text.rfind(needle);
   const std::size_t from_end = linear_find(
       text.size(), [&](std::size_t i) { return text[text.size() - 1 - i]; }, needle.size(),
       [&](std::size_t i) { return needle[needle.size() - 1 - i]; });

@@ -32,7 +32,8 @@ bool is_float(const Value& value) { return value.is(Kind::floating); }
 bool is_boolean(const Value& value) { return value.is(Kind::boolean); }
 bool is_true(const Value& value) { return value.is(Kind::boolean) && value.as_boolean(); }
 bool is_false(const Value& value) { return value.is(Kind::boolean) && !value.as_boolean(); }
-bool is_callable(const Value& value) { return value.is(Kind::callable); }
+// Jinja's undefined has a call operator (which fails).
+bool is_callable(const Value& value) { return value.is(Kind::callable) || value.is_undefined(); }
 bool is_escaped(const Value&) { return false; }  // nothing is escaped here
 
 // Whatever has a length and items: dicts and strings too, as in Jinja.

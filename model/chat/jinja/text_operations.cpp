@@ -118,7 +118,7 @@ std::string in_case(char32_t code, char32_t before, bool first, Case wanted) {
 
 TextRef change_case(const TextRef& text, Case wanted, Budget& budget) {
   TextBuilder out(budget);
-  budget.work_bytes(text->size() * 8);
+  budget.work(text->size());
   const std::string_view bytes = text->view();
   std::size_t kept = 0;
   char32_t before = 0;

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <pty.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -12,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 
 namespace millrace::cli {
 
@@ -32,9 +32,12 @@ Pipe make_pipe() {
 // A terminal: what is written to write_end is read from read_end.
 Pipe make_terminal() {
   Pipe ends;
-  REQUIRE(openpty(&ends.read_end, &ends.write_end, nullptr, nullptr, nullptr) == 0);
-  REQUIRE(fcntl(ends.read_end, F_SETFD, FD_CLOEXEC) == 0);
-  REQUIRE(fcntl(ends.write_end, F_SETFD, FD_CLOEXEC) == 0);
+  ends.read_end = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
+  REQUIRE(ends.read_end >= 0);
+  REQUIRE(grantpt(ends.read_end) == 0);
+  REQUIRE(unlockpt(ends.read_end) == 0);
+  ends.write_end = open(ptsname(ends.read_end), O_RDWR | O_NOCTTY | O_CLOEXEC);
+  REQUIRE(ends.write_end >= 0);
   return ends;
 }
 

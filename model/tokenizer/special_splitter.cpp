@@ -17,12 +17,28 @@ std::uint8_t byte_at(std::string_view text, std::size_t index) noexcept {
   return static_cast<std::uint8_t>(text[index]);
 }
 
-// Appends the parts of `raw` to `out`, cut at each occurrence of `text`.
-void cut(std::string_view raw, std::string_view text, TokenId token, std::vector<Fragment>& out) {
-  for (std::size_t at = raw.find(text); at != std::string_view::npos; at = raw.find(text)) {
+bool touches(std::span<const TextRange> ranges, std::size_t begin, std::size_t end) noexcept {
+  const auto range =
+      std::upper_bound(ranges.begin(), ranges.end(), begin,
+                       [](std::size_t value, const TextRange& other) { return value < other.end; });
+  return range != ranges.end() && range->begin < end;
+}
+
+// Appends the parts of `raw` to `out`, cut at each occurrence of `text` that is none of the
+// `excluded` places: `first` is the address that those count from.
+void cut(std::string_view raw, std::string_view text, TokenId token, const char* first,
+         std::span<const TextRange> excluded, std::vector<Fragment>& out) {
+  std::size_t from = 0;
+  for (std::size_t at = raw.find(text); at != std::string_view::npos; at = raw.find(text, from)) {
+    const std::size_t begin = static_cast<std::size_t>(raw.data() - first) + at;
+    if (touches(excluded, begin, begin + text.size())) {
+      from = at + 1;
+      continue;
+    }
     if (at > 0) out.push_back({raw.substr(0, at), no_token});
     out.push_back({{}, token});
     raw.remove_prefix(at + text.size());
+    from = 0;
   }
   if (!raw.empty()) out.push_back({raw, no_token});
 }
@@ -91,7 +107,8 @@ bool SpecialSplitter::wanted(std::size_t rank, bool parse_special) const noexcep
   return parse_special || vocabulary_.kind(by_rank_[rank]) == TokenKind::user_defined;
 }
 
-std::vector<Fragment> SpecialSplitter::split(std::string_view text, bool parse_special) const {
+std::vector<Fragment> SpecialSplitter::split(std::string_view text, bool parse_special,
+                                             std::span<const TextRange> never_special) const {
   if (text.empty()) return {};
   std::vector<Fragment> fragments{{text, no_token}};
   const std::vector<bool> found = occurring(text);
@@ -99,10 +116,12 @@ std::vector<Fragment> SpecialSplitter::split(std::string_view text, bool parse_s
   for (std::size_t rank = 0; rank < found.size(); ++rank) {
     if (!found[rank] || !wanted(rank, parse_special)) continue;
     const TokenId token = by_rank_[rank];
+    const bool always = vocabulary_.kind(token) == TokenKind::user_defined;
+    const auto excluded = always ? std::span<const TextRange>() : never_special;
     cut_fragments.clear();
     for (const Fragment& fragment : fragments) {
       if (fragment.token != no_token) cut_fragments.push_back(fragment);
-      else cut(fragment.raw, vocabulary_.text(token), token, cut_fragments);
+      else cut(fragment.raw, vocabulary_.text(token), token, text.data(), excluded, cut_fragments);
     }
     fragments.swap(cut_fragments);
   }

@@ -3,10 +3,12 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "model/tokenizer/vocabulary.h"
+#include "runtime/base/text_range.h"
 
 namespace millrace {
 
@@ -23,8 +25,10 @@ class SpecialSplitter {
 
   // Cuts `text` at the texts of special tokens: the longest token takes its places first, then the
   // next in what is left (equal lengths: lower id first). User-defined tokens are always found,
-  // control and unknown ones only if `parse_special`. The fragments point into `text`.
-  std::vector<Fragment> split(std::string_view text, bool parse_special) const;
+  // control and unknown ones only if `parse_special`, and nowhere that touches `never_special`
+  // (ascending). The fragments point into `text`.
+  std::vector<Fragment> split(std::string_view text, bool parse_special,
+                              std::span<const TextRange> never_special = {}) const;
 
  private:
   // Which tokens occur at all, by rank: one pass over the text, however many tokens there are.

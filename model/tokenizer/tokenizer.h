@@ -19,6 +19,7 @@
 #include "model/tokenizer/vocabulary.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/result.h"
+#include "runtime/base/text_range.h"
 
 namespace millrace {
 
@@ -26,6 +27,10 @@ struct EncodeOptions {
   // Texts of control tokens become those tokens: for rendered chat templates, never for text of
   // users.
   bool parse_special = false;
+  // Parts of the text where parse_special does not reach: what users wrote, inside of a rendered
+  // template. A control token is found only where it lies wholly outside of them. Ascending, not
+  // overlapping; must live as long as the call.
+  std::span<const TextRange> never_special = {};
   // BOS and EOS where the model asks for them.
   bool add_bos_eos = false;
 };

@@ -129,4 +129,71 @@ struct BlockIQ4_XS {
 };
 static_assert(sizeof(BlockIQ4_XS) == 136 && offsetof(BlockIQ4_XS, q) == 8);
 
+// --- super-blocks over codebooks (kernels/grids) ---
+// g: groups of 8 values; a 7-bit sign index v stands for 8 signs, the eighth makes their number
+// even. Scales n of 3 or 4 bits mean 2n + 1.
+
+// Per 32 values 4 indices and a word: 7 sign bits for each group, n in the top 4 bits. d / 8
+struct BlockIQ2_XXS {
+  std::uint16_t d;  // f16
+  struct {
+    std::uint8_t index[4];
+    std::uint8_t word[4];
+  } part[8];
+};
+static_assert(sizeof(BlockIQ2_XXS) == 66 && offsetof(BlockIQ2_XXS, part) == 2);
+
+// Per group an index of 9 bits and 7 sign bits; n per 16 values. d / 8
+struct BlockIQ2_XS {
+  std::uint16_t d;  // f16
+  std::uint16_t q[32];
+  std::uint8_t scales[8];
+};
+static_assert(sizeof(BlockIQ2_XS) == 74 && offsetof(BlockIQ2_XS, scales) == 66);
+
+// Index of 10 bits, the upper two in `high`; all signs; n per 16 values. d / 8
+struct BlockIQ2_S {
+  std::uint16_t d;  // f16
+  std::uint8_t q[32];
+  std::uint8_t signs[32];
+  std::uint8_t high[8];
+  std::uint8_t scales[8];
+};
+static_assert(sizeof(BlockIQ2_S) == 82 && offsetof(BlockIQ2_S, scales) == 74);
+
+// Two indices a group (4 values each); a word per 32 values as in IQ2_XXS. d / 4
+struct BlockIQ3_XXS {
+  std::uint16_t d;  // f16
+  std::uint8_t q[64];
+  std::uint8_t words[32];
+};
+static_assert(sizeof(BlockIQ3_XXS) == 98 && offsetof(BlockIQ3_XXS, words) == 66);
+
+// Two indices of 9 bits a group, the upper bit in `high`; all signs; n per 32 values. d
+struct BlockIQ3_S {
+  std::uint16_t d;  // f16
+  std::uint8_t q[64];
+  std::uint8_t high[8];
+  std::uint8_t signs[32];
+  std::uint8_t scales[4];
+};
+static_assert(sizeof(BlockIQ3_S) == 110 && offsetof(BlockIQ3_S, scales) == 106);
+
+// Per 32 values a word: three upper index bits for each group, n of 3 bits, and the sign of an
+// eighth that is added to all values: code = 8 * grid + 1 or - 1, times d / 8
+struct BlockIQ1_S {
+  std::uint16_t d;  // f16
+  std::uint8_t q[32];
+  std::uint16_t high[8];
+};
+static_assert(sizeof(BlockIQ1_S) == 50 && offsetof(BlockIQ1_S, high) == 34);
+
+// As IQ1_S with that sign per group and n per 16 values; d in the top nibbles of the scale words
+struct BlockIQ1_M {
+  std::uint8_t q[32];
+  std::uint8_t high[16];
+  std::uint16_t scales[4];
+};
+static_assert(sizeof(BlockIQ1_M) == 56 && offsetof(BlockIQ1_M, scales) == 48);
+
 }  // namespace millrace

@@ -1,6 +1,8 @@
 // Fills the super-block part of one ISA's table. Included by super_<isa>.cpp only.
 #pragma once
 
+#include "kernels/formats/grid_quants-inl.h"
+#include "kernels/formats/iq4_xs-inl.h"
 #include "kernels/formats/k_quants-inl.h"
 #include "kernels/kernel_table.h"
 #include "kernels/matmul_super-inl.h"
@@ -26,6 +28,14 @@ consteval WeightKernels make_super_table() {
   add_super_type<Isa, FormatQ6_K>(table, DType::q6_k);
   add_super_type<Isa, FormatQ2_K>(table, DType::q2_k);
   add_super_type<Isa, FormatQ3_K>(table, DType::q3_k);
+  add_super_type<Isa, FormatIQ4_XS>(table, DType::iq4_xs);
+  add_super_type<Isa, FormatIQ2_XXS>(table, DType::iq2_xxs);
+  add_super_type<Isa, FormatIQ2_XS>(table, DType::iq2_xs);
+  add_super_type<Isa, FormatIQ2_S>(table, DType::iq2_s);
+  add_super_type<Isa, FormatIQ3_XXS>(table, DType::iq3_xxs);
+  add_super_type<Isa, FormatIQ3_S>(table, DType::iq3_s);
+  add_super_type<Isa, FormatIQ1_S>(table, DType::iq1_s);
+  add_super_type<Isa, FormatIQ1_M>(table, DType::iq1_m);
   return table;
 }
 

@@ -77,6 +77,17 @@ void read_q6_k(const std::byte* p, SuperBlock& out) {
   }
 }
 
+void read_iq4_xs(const std::byte* p, SuperBlock& out) {
+  out.factor = half_at(p);
+  for (int s = 0; s < 8; ++s) {
+    const int low = bits(p[4 + s / 2], s % 2 * 4, 4);
+    const int high = bits(p[2 + s / 4], 2 * (s % 4), 2);
+    out.scale[2 * s] = out.scale[2 * s + 1] = (low | high << 4) - 32;
+    for (int l = 0; l < 32; ++l)
+      out.code[32 * s + l] = iq4_codes[bits(p[8 + 16 * s + l % 16], l < 16 ? 0 : 4, 4)];
+  }
+}
+
 }  // namespace
 
 SuperBlock read_super_block(DType type, const std::byte* block) {
@@ -94,6 +105,18 @@ SuperBlock read_super_block(DType type, const std::byte* block) {
       return out;
     case DType::q6_k:
       read_q6_k(block, out);
+      return out;
+    case DType::iq4_xs:
+      read_iq4_xs(block, out);
+      return out;
+    case DType::iq2_xxs:
+    case DType::iq2_xs:
+    case DType::iq2_s:
+    case DType::iq3_xxs:
+    case DType::iq3_s:
+    case DType::iq1_s:
+    case DType::iq1_m:
+      read_grid_block(type, block, out);
       return out;
     default:
       MILLRACE_CHECK(!"type without a reference");

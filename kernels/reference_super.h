@@ -21,4 +21,7 @@ struct SuperBlock {
 
 SuperBlock read_super_block(DType type, const std::byte* block);
 
+// The part of it for the formats over codebooks (reference_grids.cpp); `out` is zero before.
+void read_grid_block(DType type, const std::byte* block, SuperBlock& out);
+
 }  // namespace millrace::reference

@@ -21,6 +21,19 @@ template <class Isa>
   return Isa::words(Isa::load_rows(rows, offset));
 }
 
+// Where each byte of a 16-byte lane comes from; 0 after the given ones.
+struct ByteOrder {
+  std::byte from[16];
+  template <class... Index>
+  constexpr ByteOrder(Index... index) : from{static_cast<std::byte>(index)...} {
+    for (std::size_t i = sizeof...(index); i < 16; ++i) from[i] = std::byte{0x80};
+  }
+};
+template <class Isa>
+[[gnu::always_inline]] inline typename Isa::B64 lane_bytes(const ByteOrder& order) {
+  return Isa::table_b64(Isa::load_b16(order.from));
+}
+
 struct KQuant {
   static constexpr SuperLayout layout = SuperLayout::halves;
   static constexpr bool signed_codes = false;
@@ -175,18 +188,11 @@ struct FormatQ3_K : KQuant {
                                             SuperHeader<Isa>& out) {
     const auto end = Isa::load_rows(rows, block_bytes - 16);  // two code bytes, 12 of scales, d
     out.words = Isa::words(end);
-    constexpr std::byte no{0x80};
-    static constexpr std::byte low_bytes[16] = {
-        std::byte{2}, std::byte{3}, std::byte{4}, std::byte{5},
-        std::byte{6}, std::byte{7}, std::byte{8}, std::byte{9},
-        no,           no,           no,           no,
-        no,           no,           no,           no};
-    static constexpr std::byte high_bytes[16] = {
-        std::byte{10}, std::byte{11}, std::byte{12}, std::byte{13}, std::byte{10}, std::byte{11},
-        std::byte{12}, std::byte{13}, std::byte{10}, std::byte{11}, std::byte{12}, std::byte{13},
-        std::byte{10}, std::byte{11}, std::byte{12}, std::byte{13}};
-    const auto nibbles = Isa::shuffle(end, Isa::table_b64(Isa::load_b16(low_bytes)));
-    const auto pairs = Isa::words(Isa::shuffle(end, Isa::table_b64(Isa::load_b16(high_bytes))));
+    static constexpr ByteOrder low_bytes{2, 3, 4, 5, 6, 7, 8, 9};
+    static constexpr ByteOrder high_bytes{10, 11, 12, 13, 10, 11, 12, 13,
+                                          10, 11, 12, 13, 10, 11, 12, 13};
+    const auto nibbles = Isa::shuffle(end, lane_bytes<Isa>(low_bytes));
+    const auto pairs = Isa::words(Isa::shuffle(end, lane_bytes<Isa>(high_bytes)));
     // Word w of a row holds the high bits of its scales 4w .. 4w + 3 at bits 2w of each byte.
     const auto at = [](const auto& x, std::uint32_t a, std::uint32_t b, std::uint32_t c,
                        std::uint32_t d) { return Isa::and_i(x, Isa::repeat4_i(a, b, c, d)); };

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/blocks.h"
+#include "kernels/formats/iq4_table-inl.h"
 
 namespace millrace {
 namespace {
@@ -97,16 +98,6 @@ struct MinimumBlocks : NibbleBlocks<Block, fifth_bit> {
 };
 using FormatQ4_1 = MinimumBlocks<BlockQ4_1, false>;
 using FormatQ5_1 = MinimumBlocks<BlockQ5_1, true>;
-
-// The code of each nibble, plus `add`, as bytes.
-struct Iq4Table {
-  std::byte bytes[16];
-  constexpr explicit Iq4Table(int add) : bytes{} {
-    for (int i = 0; i < 16; ++i) bytes[i] = static_cast<std::byte>(iq4_codes[i] + add);
-  }
-};
-template <int add>
-inline constexpr Iq4Table iq4_table{add};
 
 struct FormatIQ4_NL {
   static constexpr std::size_t block_bytes = sizeof(BlockIQ4_NL);

@@ -52,6 +52,34 @@ struct Avx2Super : Avx2 {
   static B64 spread_lanes(const B64& a, const B64& b) {
     return {spread<lane>(a), spread<lane>(b)};
   }
+  static __m256i set4(const std::uint64_t* words) {
+    const auto at = [words](int i) { return static_cast<long long>(words[i]); };
+    return _mm256_setr_epi64x(at(0), at(1), at(2), at(3));
+  }
+  static B64 set8(const std::uint64_t (&words)[8]) { return {set4(words), set4(words + 4)}; }
+  // All ones in the bytes whose bit is set.
+  static __m256i bit_mask(std::uint32_t bits) {
+    const __m256i spread =
+        _mm256_setr_epi64x(0, 0x0101010101010101ll, 0x0202020202020202ll, 0x0303030303030303ll);
+    const __m256i bit = _mm256_broadcastsi128_si256(bit_of_byte());
+    const __m256i all = _mm256_set1_epi32(static_cast<int>(bits));
+    return _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(all, spread), bit), bit);
+  }
+  static B64 bit_masks(std::uint64_t bits) {
+    return {bit_mask(static_cast<std::uint32_t>(bits)),
+            bit_mask(static_cast<std::uint32_t>(bits >> 32))};
+  }
+  static B64 add_where(const B64& a, std::uint64_t bits, std::uint8_t value) {
+    const B64 mask = bit_masks(bits);
+    const __m256i v = _mm256_set1_epi8(static_cast<char>(value));
+    return {_mm256_add_epi8(a.lo, _mm256_and_si256(mask.lo, v)),
+            _mm256_add_epi8(a.hi, _mm256_and_si256(mask.hi, v))};
+  }
+  static B64 negate_where(const B64& a, std::uint64_t bits) {
+    const B64 mask = bit_masks(bits);
+    return {_mm256_sub_epi8(_mm256_xor_si256(a.lo, mask.lo), mask.lo),
+            _mm256_sub_epi8(_mm256_xor_si256(a.hi, mask.hi), mask.hi)};
+  }
   static B64 abs_b(const B64& a) { return {_mm256_abs_epi8(a.lo), _mm256_abs_epi8(a.hi)}; }
   static I32x16 words(const B64& a) { return {a.lo, a.hi}; }
   static B64 bytes(const I32x16& a) { return {a.lo, a.hi}; }

@@ -47,6 +47,16 @@ struct Avx512SuperOf : Base {
   static B64 spread_lanes(B64 a, B64 b) {
     return _mm512_shuffle_i32x4(a, b, lane * 0x55);
   }
+  static B64 set8(const std::uint64_t (&words)[8]) {
+    const auto at = [&words](int i) { return static_cast<long long>(words[i]); };
+    return _mm512_setr_epi64(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7));
+  }
+  static B64 add_where(B64 a, std::uint64_t bits, std::uint8_t value) {
+    return _mm512_mask_add_epi8(a, bits, a, _mm512_set1_epi8(static_cast<char>(value)));
+  }
+  static B64 negate_where(B64 a, std::uint64_t bits) {
+    return _mm512_mask_sub_epi8(a, bits, _mm512_setzero_si512(), a);
+  }
   static B64 abs_b(B64 a) { return _mm512_abs_epi8(a); }
   static I32x16 words(B64 a) { return a; }
   static B64 bytes(I32x16 a) { return a; }

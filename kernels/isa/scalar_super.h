@@ -42,6 +42,17 @@ struct ScalarSuper : Scalar {
   static B64 spread_lanes(const B64& a, const B64& b) {
     return map_b([&](int i) { return (i < 32 ? a : b).v[16 * lane + i % 16]; });
   }
+  static B64 set8(const std::uint64_t (&words)[8]) {
+    B64 out;
+    std::memcpy(out.v, words, sizeof out.v);
+    return out;
+  }
+  static B64 add_where(const B64& a, std::uint64_t bits, std::uint8_t value) {
+    return map_b([&](int i) { return a.v[i] + ((bits >> i & 1) != 0 ? value : 0); });
+  }
+  static B64 negate_where(const B64& a, std::uint64_t bits) {
+    return map_b([&](int i) { return (bits >> i & 1) != 0 ? -a.v[i] : a.v[i]; });
+  }
   static B64 abs_b(const B64& a) {
     return map_b([&](int i) { return i8(a.v[i]) < 0 ? -i8(a.v[i]) : i8(a.v[i]); });
   }

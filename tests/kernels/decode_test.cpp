@@ -43,6 +43,7 @@ std::vector<std::byte> vector_block(DType type) {
     block[fields.offset + 2 * i + 1] = i == 0 ? std::byte{0x2c} : std::byte{0x28};
   }
   if (type == DType::mxfp4) block[0] = std::byte{125};
+  if (type == DType::iq1_m) spread_half(block.data(), 0x2c00);
   return block;
 }
 
@@ -51,6 +52,7 @@ std::vector<std::byte> vector_block(DType type) {
 TEST_CASE("decode: the oracle's blocks decode to the oracle's bits on every ISA") {
   for (const DType type : quantized_types()) {
     const std::string name = dtype_info(type).name;
+    if (name.starts_with("IQ1") || name.starts_with("IQ2") || name.starts_with("IQ3")) continue;
     const auto raw = read_oracle(name + ".bin");
     const auto values = read_oracle(name + ".f32");
     REQUIRE(raw.size() == dtype_row_bytes(type, 512));
@@ -118,6 +120,86 @@ TEST_CASE("decode: the specification's test vectors hold on every ISA") {
         {100, 157.6875},
         {200, 68.0625},
         {255, -3.75}}},
+      {DType::iq4_xs,
+       -687.8125,
+       -130695.875,
+       {{0, 4.0625},
+        {1, -0.0625},
+        {17, 2.1875},
+        {33, -0.4375},
+        {100, 2.5},
+        {200, 71.25},
+        {255, -1.0}}},
+      {DType::iq2_xxs,
+       47.734375,
+       2299.5625,
+       {{0, -3.6953125},
+        {1, 3.6953125},
+        {17, 3.6953125},
+        {33, 1.0625},
+        {100, 1.6875},
+        {200, -0.5625},
+        {255, -5.0390625}}},
+      {DType::iq2_xs,
+       93.15625,
+       7699.8828125,
+       {{0, -0.6875},
+        {1, 2.1484375},
+        {17, -1.1875},
+        {33, 1.3125},
+        {100, -0.5625},
+        {200, 0.4375},
+        {255, -1.1875}}},
+      {DType::iq2_s,
+       -50.0390625,
+       -3880.0390625,
+       {{0, -9.0703125},
+        {1, 5.2734375},
+        {17, -7.7265625},
+        {33, 0.9765625},
+        {100, -1.5625},
+        {200, 4.4921875},
+        {255, 4.8828125}}},
+      {DType::iq3_xxs,
+       -42.75,
+       188.9375,
+       {{0, -0.8125},
+        {1, 0.5625},
+        {17, -0.0625},
+        {33, 1.1875},
+        {100, -1.5625},
+        {200, 2.8125},
+        {255, -0.9375}}},
+      {DType::iq3_s,
+       91.0,
+       12674.375,
+       {{0, -5.0625},
+        {1, 15.1875},
+        {17, -15.1875},
+        {33, 8.9375},
+        {100, -1.0625},
+        {200, 17.1875},
+        {255, 14.0625}}},
+      {DType::iq1_s,
+       1.25,
+       -739.3125,
+       {{0, -0.1640625},
+        {1, 0.0234375},
+        {17, -0.1640625},
+        {33, 0.9140625},
+        {100, 0.8203125},
+        {200, -0.0859375},
+        {255, -0.2734375}}},
+      {DType::iq1_m,
+       2.5625,
+       -139.75,
+       {{0, -0.0546875},
+        {1, 0.3828125},
+        {17, 0.1171875},
+        {33, 0.0546875},
+        {100, -0.2109375},
+        {200, 0.0234375},
+        {255, -0.1171875}}},
   };
   for (const Vector& vector : vectors) {
     const auto block = vector_block(vector.type);

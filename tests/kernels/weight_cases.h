@@ -16,8 +16,10 @@ namespace millrace::testing {
 
 inline constexpr std::array block_types = {DType::q8_0, DType::q4_0, DType::mxfp4, DType::q4_1,
                                            DType::q5_0, DType::q5_1, DType::iq4_nl};
-inline constexpr std::array super_types = {DType::q4_k, DType::q5_k, DType::q6_k, DType::q2_k,
-                                           DType::q3_k};
+inline constexpr std::array super_types = {
+    DType::q4_k,   DType::q5_k,    DType::q6_k,   DType::q2_k,  DType::q3_k,
+    DType::iq4_xs, DType::iq2_xxs, DType::iq2_xs, DType::iq2_s, DType::iq3_xxs,
+    DType::iq3_s,  DType::iq1_s,   DType::iq1_m};
 inline constexpr std::array float_types = {DType::f32, DType::f16, DType::bf16};
 
 // All types that meet rounded activations.
@@ -77,6 +79,7 @@ struct HalfFields {
 inline HalfFields half_fields(DType type) {
   switch (type) {
     case DType::mxfp4:
+    case DType::iq1_m:
       return {0, 0};
     case DType::q4_1:
     case DType::q5_1:
@@ -93,9 +96,18 @@ inline HalfFields half_fields(DType type) {
       return {0, 1};
   }
 }
+// IQ1_M has d in the top nibbles of its last four 16-bit words.
+inline void spread_half(std::byte* block, std::uint16_t half) {
+  for (std::size_t i = 0; i < 4; ++i) {
+    std::byte& top = block[49 + 2 * i];
+    top = (top & std::byte{15}) | static_cast<std::byte>((half >> 4 * i & 15) << 4);
+  }
+}
+
 // Whether a byte of a block belongs to a scale in floating point.
 inline bool is_scale_byte(DType type, std::size_t at) {
   if (type == DType::mxfp4) return at == 0;
+  if (type == DType::iq1_m) return at >= 48;
   const HalfFields fields = half_fields(type);
   return at >= fields.offset && at < fields.offset + 2 * fields.count;
 }
@@ -117,6 +129,7 @@ inline void fill_unit(DType type, std::byte* p, Random& random, Scales scales) {
   for (std::size_t i = 0; i < dtype_info(type).block_bytes; ++i)
     p[i] = static_cast<std::byte>(random.bits() >> 20);
   if (type == DType::mxfp4) p[0] = static_cast<std::byte>(mxfp4_exponent(random, scales));
+  if (type == DType::iq1_m) spread_half(p, half_bits(random, scales));
   const HalfFields fields = half_fields(type);
   for (std::size_t i = 0; i < fields.count; ++i)
     put(p + fields.offset + 2 * i, half_bits(random, scales));

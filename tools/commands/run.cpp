@@ -2,8 +2,11 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <ctime>
 #include <memory>
 
+#include "model/chat/chat_template.h"
+#include "model/format/open.h"
 #include "runtime/base/json.h"
 #include "runtime/evaluate.h"
 #include "runtime/generate.h"
@@ -20,6 +23,7 @@ struct RunFlags {
   std::string prompt, prompt_file;
   std::int64_t seed = -1;
   bool json = false;
+  bool chat = false;
 };
 
 Result<std::string> prompt_text(const RunFlags& flags) {
@@ -41,6 +45,30 @@ Status encode_prompt(const Engine& engine, const std::string& text, std::vector<
   return {};
 }
 
+jinja::Moment local_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  localtime_r(&now, &parts);
+  return {parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday,
+          parts.tm_hour,        parts.tm_min,     parts.tm_sec};
+}
+
+// The prompt as the one message of a user, in the model's template.
+Status encode_message(const Engine& engine, const std::string& text, std::vector<TokenId>& ids) {
+  MILLRACE_TRY(engine.require_tokenizer());
+  MILLRACE_ASSIGN(const Checkpoint checkpoint, open_checkpoint(engine.config().model_path));
+  MILLRACE_ASSIGN(const ChatTemplate chat, ChatTemplate::from_checkpoint(checkpoint));
+  ChatMessage message;
+  message.role = "user";
+  message.content = text;
+  ChatRequest request;
+  request.messages.push_back(std::move(message));
+  request.now = local_time();
+  MILLRACE_ASSIGN(const RenderedChat rendered, chat.render(request));
+  MILLRACE_ASSIGN(ids, encode_chat(engine.tokenizer(), rendered));
+  return {};
+}
+
 Result<int> run(RunFlags& flags) {
   MILLRACE_ASSIGN(const std::string text, prompt_text(flags));
   if (text.empty()) return Error{ErrorCode::usage, "the prompt is empty (give text with -p or -f)"};
@@ -51,8 +79,10 @@ Result<int> run(RunFlags& flags) {
   flags.generate.sampling.seed = static_cast<std::uint32_t>(flags.seed);
   MILLRACE_ASSIGN(const auto running, start_engine(flags.engine));
   Engine& engine = *running->engine;
-  MILLRACE_TRY(encode_prompt(engine, text, flags.generate.prompt));
-  if (!flags.json) flags.generate.echo = text;
+  if (flags.chat) MILLRACE_TRY(encode_message(engine, text, flags.generate.prompt));
+  else MILLRACE_TRY(encode_prompt(engine, text, flags.generate.prompt));
+  // An answer stands for itself; what continues a text is shown behind it.
+  if (!flags.json && !flags.chat) flags.generate.echo = text;
   ResultOutput out;
   MILLRACE_ASSIGN(const GenerateResult result,
                   generate(engine, flags.generate, [&](std::string_view piece) {
@@ -98,6 +128,8 @@ void add_run(CLI::App& app, int& code) {
   command->add_option("-p,--prompt", flags->prompt, "the text to continue");
   command->add_option("-f,--file", flags->prompt_file,
                       "the text to continue, from a file (- is stdin)");
+  command->add_flag("--chat", flags->chat,
+                    "wrap the prompt in the model's chat template, as a user's message");
   command->add_option("-n,--predict", flags->generate.tokens_max, "tokens to generate at most")
       ->capture_default_str();
   add_sampling_flags(*command, *flags);

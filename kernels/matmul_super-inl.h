@@ -38,8 +38,8 @@ template <class Isa, class Format>
                                               const typename Isa::I32x16& words,
                                               const typename Isa::F32x16& activation_scale,
                                               SuperSums<Isa>& acc) {
-  if constexpr (Format::code_offset != 0)
-    products = Isa::sub_i(products, Isa::mul_i(minima, Isa::set1_i(Format::code_offset)));
+  if constexpr (code_offset<Isa, Format> != 0)
+    products = Isa::sub_i(products, Isa::mul_i(minima, Isa::set1_i(code_offset<Isa, Format>)));
   const auto scale = Isa::mul(Format::template factors<Isa>(words), activation_scale);
   acc.products = Isa::fma(Isa::to_f32(products), scale, acc.products);
   if constexpr (Format::has_minima) {
@@ -54,22 +54,24 @@ template <class Isa, class Format>
   else return acc.products;
 }
 
-template <class Isa, class Format, int row>
-[[gnu::always_inline]] inline typename Isa::I32x16 dot_row(const std::byte* block,
-                                                           const SuperHeader<Isa>& header,
-                                                           const SuperActivations<Isa>& x) {
-  typename Isa::B64 codes[4];
-  typename Isa::B64 scales[4];
-  Format::template codes<Isa>(block, codes);
-  spread_scales<Isa, Format, row>(header, scales);
-  return dot_super<Isa, Format>(codes, scales, x);
+// The scaled integer sums of four rows' super-blocks and one token, in lane 4j + r.
+template <class Isa, class Format>
+[[gnu::always_inline]] inline typename Isa::I32x16 dot_rows(const SuperRows& rows,
+                                                            const SuperHeader<Isa>& header,
+                                                            const SuperActivations<Isa>& x) {
+  typename Isa::I32x16 dots[super_rows][2];
+  dot_super<Isa, Format>(unpack_super<Isa, Format, 0>(rows.at[0], header), x, dots[0]);
+  dot_super<Isa, Format>(unpack_super<Isa, Format, 1>(rows.at[1], header), x, dots[1]);
+  dot_super<Isa, Format>(unpack_super<Isa, Format, 2>(rows.at[2], header), x, dots[2]);
+  dot_super<Isa, Format>(unpack_super<Isa, Format, 3>(rows.at[3], header), x, dots[3]);
+  return join_dots<Isa, Format>(dots, header);
 }
 
 // Four rows, one token.
 template <class Isa, class Format>
 void matvec_super(const WeightRows& weights, std::size_t row, const Q8SuperBatch& x,
                   std::size_t token, float* y) {
-  constexpr bool summed = Format::has_minima || Format::code_offset != 0;
+  constexpr bool summed = has_sums<Isa, Format>;
   const std::size_t blocks = weights.columns / super_values;
   SuperRows rows(weights, row);
   const std::int8_t* q = x.q + token * x.q_stride;
@@ -86,17 +88,13 @@ void matvec_super(const WeightRows& weights, std::size_t row, const Q8SuperBatch
       const auto activations = load_super<Isa, Format>(q, sum);
       SuperHeader<Isa> header;
       Format::template header<Isa>(rows.at, header);
-      const typename Isa::I32x16 dots[4] = {
-          dot_row<Isa, Format, 0>(rows.at[0], header, activations),
-          dot_row<Isa, Format, 1>(rows.at[1], header, activations),
-          dot_row<Isa, Format, 2>(rows.at[2], header, activations),
-          dot_row<Isa, Format, 3>(rows.at[3], header, activations)};
-      products[i] = Isa::reduce_quads(dots);
+      products[i] = dot_rows<Isa, Format>(rows, header, activations);
       if constexpr (summed) minima[i] = dot_minima<Isa, Format>(header, activations);
       words[i] = header.words;
       rows.advance(Format::block_bytes);
     }
-    for (std::size_t i = count; i < 4; ++i) products[i] = minima[i] = words[i] = Isa::zero_i();
+    for (std::size_t i = 1; i < 4; ++i)
+      if (i >= count) products[i] = minima[i] = words[i] = Isa::zero_i();
     step_super<Isa, Format>(Isa::group_order_i(Isa::reduce_lanes(products)),
                             summed ? Isa::reduce_quads(minima) : Isa::zero_i(),
                             Isa::template pick_words<Format::factor_word>(words),
@@ -113,25 +111,11 @@ void matvec_super(const WeightRows& weights, std::size_t row, const Q8SuperBatch
   }
 }
 
-// A row's products with four tokens; lane 4j + t of the result holds a part of token t's.
-template <class Isa, class Format, int row>
-[[gnu::always_inline]] inline typename Isa::I32x16 dot_tokens(const std::byte* block,
-                                                              const SuperHeader<Isa>& header,
-                                                              const SuperActivations<Isa> (&x)[4]) {
-  typename Isa::B64 codes[4];
-  typename Isa::B64 scales[4];
-  Format::template codes<Isa>(block, codes);
-  spread_scales<Isa, Format, row>(header, scales);
-  const typename Isa::I32x16 dots[4] = {
-      dot_super<Isa, Format>(codes, scales, x[0]), dot_super<Isa, Format>(codes, scales, x[1]),
-      dot_super<Isa, Format>(codes, scales, x[2]), dot_super<Isa, Format>(codes, scales, x[3])};
-  return Isa::reduce_quads(dots);
-}
-
 // Four rows, `count` tokens of 2..4; the missing ones repeat the last and are dropped.
 template <class Isa, class Format>
 void matmul_super_tile(const WeightRows& weights, std::size_t row, const Q8SuperBatch& x,
                        std::size_t token, std::size_t count, float* y, std::size_t y_stride) {
+  constexpr bool summed = has_sums<Isa, Format>;
   const std::size_t blocks = weights.columns / super_values;
   SuperRows rows(weights, row);
   const std::byte* ahead = rows.at[0] + super_rows * weights.row_bytes + prefetch_distance;
@@ -139,30 +123,28 @@ void matmul_super_tile(const WeightRows& weights, std::size_t row, const Q8Super
   for (auto& one : acc) one = {Isa::zero(), Isa::zero()};
   for (std::size_t b = 0; b < blocks; ++b) {
     if (token == 0) ahead = prefetch_lines<Isa, super_rows * Format::block_bytes>(ahead);
-    SuperActivations<Isa> activations[4];
-    float scale[4];
+    SuperHeader<Isa> header;
+    Format::template header<Isa>(rows.at, header);
+    const SuperCodes<Isa> codes[super_rows] = {unpack_super<Isa, Format, 0>(rows.at[0], header),
+                                               unpack_super<Isa, Format, 1>(rows.at[1], header),
+                                               unpack_super<Isa, Format, 2>(rows.at[2], header),
+                                               unpack_super<Isa, Format, 3>(rows.at[3], header)};
+    typename Isa::I32x16 products[4], minima[4];
+    alignas(16) float scale[4];
     for (std::size_t t = 0; t < 4; ++t) {
       const std::size_t from = token + (t < count ? t : count - 1);
       const std::size_t at = from * x.q_stride + b * super_values;
-      activations[t] = load_super<Isa, Format>(x.q + at, x.sum + at / 16);
+      const auto activations = load_super<Isa, Format>(x.q + at, x.sum + at / 16);
+      typename Isa::I32x16 dots[super_rows][2];
+      for (std::size_t r = 0; r < super_rows; ++r)
+        dot_super<Isa, Format>(codes[r], activations, dots[r]);
+      products[t] = join_dots<Isa, Format>(dots, header);
+      if constexpr (summed) minima[t] = dot_minima<Isa, Format>(header, activations);
       scale[t] = x.scale[from * x.block_stride + b];
     }
-    SuperHeader<Isa> header;
-    Format::template header<Isa>(rows.at, header);
-    const typename Isa::I32x16 products[4] = {
-        dot_tokens<Isa, Format, 0>(rows.at[0], header, activations),
-        dot_tokens<Isa, Format, 1>(rows.at[1], header, activations),
-        dot_tokens<Isa, Format, 2>(rows.at[2], header, activations),
-        dot_tokens<Isa, Format, 3>(rows.at[3], header, activations)};
-    auto minima = Isa::zero_i();
-    if constexpr (Format::has_minima || Format::code_offset != 0) {
-      typename Isa::I32x16 parts[4];
-      for (std::size_t t = 0; t < 4; ++t)
-        parts[t] = dot_minima<Isa, Format>(header, activations[t]);
-      minima = Isa::reduce_quads(parts);
-    }
     const typename Isa::I32x16 words[4] = {header.words, header.words, header.words, header.words};
-    step_super<Isa, Format>(Isa::reduce_lanes(products), minima,
+    step_super<Isa, Format>(Isa::group_order_i(Isa::reduce_lanes(products)),
+                            summed ? Isa::reduce_quads(minima) : Isa::zero_i(),
                             Isa::template pick_words<Format::factor_word>(words),
                             Isa::repeat4(scale), acc[b % 16]);
     rows.advance(Format::block_bytes);

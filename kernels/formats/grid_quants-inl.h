@@ -48,7 +48,11 @@ struct GridPart {
 template <class Format, std::size_t scale_count>
 struct GridQuant {
   static constexpr SuperLayout layout = SuperLayout::natural;
+  static constexpr bool paired = false;
+  template <class Isa>
   static constexpr bool signed_codes = true;
+  template <class Isa>
+  static constexpr std::int32_t bias = 0;
   static constexpr std::size_t sub_scales = scale_count;
   static constexpr bool has_minima = false;
   static constexpr std::int32_t code_offset = 0;

@@ -12,8 +12,12 @@ namespace {
 struct FormatIQ4_XS {
   static constexpr std::size_t block_bytes = sizeof(BlockIQ4_XS);
   static constexpr SuperLayout layout = SuperLayout::turns;
-  static constexpr bool signed_codes = true;
+  static constexpr bool paired = true;
   static constexpr std::size_t sub_scales = 8;
+  template <class Isa>
+  static constexpr std::int32_t bias = Isa::signed_bias;
+  template <class Isa>
+  static constexpr bool signed_codes = bias<Isa> == 0;
   static constexpr bool has_minima = false;
   static constexpr std::int32_t code_offset = 0;
   static constexpr int factor_word = 0;
@@ -38,7 +42,16 @@ struct FormatIQ4_XS {
         Isa::or_i(field(Isa::template shl_i<4>(pairs), 0x00000030),
                   field(Isa::template shl_i<2>(pairs), 0x00003000)),
         Isa::or_i(field(pairs, 0x00300000), field(Isa::template shr_i<2>(pairs), 0x30000000)));
-    out.scale[0] = Isa::add_w(Isa::widen_low(Isa::bytes(Isa::or_i(low, high))), -32);
+    const auto scales = Isa::or_i(low, high);
+    const auto less = Isa::set1_i(-32);
+    out.pair_scale[0] = Isa::add_i(
+        Isa::template byte_of_each<0, 1, 2, 3>(Isa::template spread_words<0, 0, 0, 0>(scales)),
+        less);
+    out.pair_scale[1] = Isa::add_i(
+        Isa::template byte_of_each<0, 1, 2, 3>(Isa::template spread_words<1, 1, 1, 1>(scales)),
+        less);
+    if constexpr (bias<Isa> != 0)
+      out.scale[0] = Isa::add_w(Isa::widen_low(Isa::bytes(scales)), -32);
   }
   template <class Isa>
   [[gnu::always_inline]] static typename Isa::F32x16 factors(const typename Isa::I32x16& words) {
@@ -46,7 +59,7 @@ struct FormatIQ4_XS {
   }
   template <class Isa>
   [[gnu::always_inline]] static void codes(const std::byte* block, typename Isa::B64 (&out)[4]) {
-    const auto table = Isa::table_b64(Isa::load_b16(iq4_table<0>.bytes));
+    const auto table = Isa::table_b64(Isa::load_b16(iq4_table<bias<Isa>>.bytes));
     for (std::size_t i = 0; i < 2; ++i) {
       const auto q = Isa::load_b64(block + offsetof(BlockIQ4_XS, q) + 64 * i);
       out[2 * i] = Isa::lookup16(table, Isa::low_nibbles(q));

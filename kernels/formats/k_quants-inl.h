@@ -34,13 +34,26 @@ template <class Isa>
   return Isa::table_b64(Isa::load_b16(order.from));
 }
 
+// Unsigned codes.
 struct KQuant {
-  static constexpr SuperLayout layout = SuperLayout::halves;
+  template <class Isa>
   static constexpr bool signed_codes = false;
+  template <class Isa>
+  static constexpr std::int32_t bias = 0;
 };
 
-// d and dmin, then eight scales and eight minima of 6 bits in 12 bytes.
-struct KQuantHeader4 : KQuant {
+// Sixteen sub-scales; four vectors of bit fields of the same bytes.
+struct KQuant16 : KQuant {
+  static constexpr SuperLayout layout = SuperLayout::halves;
+  static constexpr bool paired = false;
+  static constexpr std::size_t sub_scales = 16;
+};
+
+// d and dmin, then eight scales and eight minima of 6 bits in 12 bytes. A byte of codes has two
+// neighbouring sub-blocks in its nibbles: pair 0 is the even ones.
+struct KQuant8 : KQuant {
+  static constexpr SuperLayout layout = SuperLayout::columns;
+  static constexpr bool paired = true;
   static constexpr std::size_t sub_scales = 8;
   static constexpr bool has_minima = true;
   static constexpr std::int32_t code_offset = 0;
@@ -60,9 +73,11 @@ struct KQuantHeader4 : KQuant {
                                 field(Isa::template shr_i<2>(front), 0, 0x30303030, 0, 0x30303030));
     const auto low = Isa::or_i(field(back, 0, 0x0f0f0f0f, 0, 0),
                                field(Isa::template shr_i<4>(back), 0, 0, 0, 0x0f0f0f0f));
-    const auto both = Isa::bytes(Isa::or_i(high, low));
-    out.scale[0] = Isa::widen_low(both);
-    out.minimum[0] = Isa::widen_high(both);
+    const auto both = Isa::or_i(high, low);
+    const auto scales = Isa::template spread_words<0, 0, 1, 1>(both);
+    out.pair_scale[0] = Isa::template byte_of_each<0, 2, 0, 2>(scales);
+    out.pair_scale[1] = Isa::template byte_of_each<1, 3, 1, 3>(scales);
+    out.minimum[0] = Isa::widen_high(Isa::bytes(both));
   }
   template <class Isa>
   [[gnu::always_inline]] static typename Isa::F32x16 factors(const typename Isa::I32x16& words) {
@@ -75,38 +90,39 @@ struct KQuantHeader4 : KQuant {
   }
 };
 
-struct FormatQ4_K : KQuantHeader4 {
+struct FormatQ4_K : KQuant8 {
   static constexpr std::size_t block_bytes = sizeof(BlockQ4_K);
   template <class Isa>
   [[gnu::always_inline]] static void codes(const std::byte* block, typename Isa::B64 (&out)[4]) {
-    const std::byte* const q = block + offsetof(BlockQ4_K, q);
-    for (std::size_t i = 0; i < 2; ++i) {
-      const auto pairs = Isa::load_pieces(q + 32 * i, q + 64 + 32 * i);
-      out[2 * i] = Isa::low_nibbles(pairs);
-      out[2 * i + 1] = Isa::high_nibbles(pairs);
-    }
+    typename Isa::B64 front, back;
+    Isa::load_halves(block + offsetof(BlockQ4_K, q), front, back);
+    out[0] = Isa::low_nibbles(front);
+    out[1] = Isa::low_nibbles(back);
+    out[2] = Isa::high_nibbles(front);
+    out[3] = Isa::high_nibbles(back);
   }
 };
 
-struct FormatQ5_K : KQuantHeader4 {
+struct FormatQ5_K : KQuant8 {
   static constexpr std::size_t block_bytes = sizeof(BlockQ5_K);
   template <class Isa>
   [[gnu::always_inline]] static void codes(const std::byte* block, typename Isa::B64 (&out)[4]) {
-    const std::byte* const q = block + offsetof(BlockQ5_K, q);
-    const auto high = Isa::load_and_high(block + offsetof(BlockQ5_K, high));
-    const auto front = Isa::load_pieces(q, q + 64);
-    const auto back = Isa::load_pieces(q + 32, q + 96);
-    out[0] = Isa::or_b(Isa::low_nibbles(front), Isa::template bits_of<-4>(high, 16));
-    out[1] = Isa::or_b(Isa::high_nibbles(front), Isa::template bits_of<-3>(high, 16));
-    out[2] = Isa::or_b(Isa::low_nibbles(back), Isa::template bits_of<-2>(high, 16));
-    out[3] = Isa::or_b(Isa::high_nibbles(back), Isa::template bits_of<-1>(high, 16));
+    typename Isa::B64 front, back;
+    Isa::load_halves(block + offsetof(BlockQ5_K, q), front, back);
+    // Bits 2j and 2j + 1 belong to the sub-blocks of lane j.
+    const std::byte* const high = block + offsetof(BlockQ5_K, high);
+    const auto front_high = Isa::shift_by_lane(Isa::table_b64(Isa::load_b16(high)));
+    const auto back_high = Isa::shift_by_lane(Isa::table_b64(Isa::load_b16(high + 16)));
+    out[0] = Isa::or_b(Isa::low_nibbles(front), Isa::template bits_of<-4>(front_high, 16));
+    out[1] = Isa::or_b(Isa::low_nibbles(back), Isa::template bits_of<-4>(back_high, 16));
+    out[2] = Isa::or_b(Isa::high_nibbles(front), Isa::template bits_of<-3>(front_high, 16));
+    out[3] = Isa::or_b(Isa::high_nibbles(back), Isa::template bits_of<-3>(back_high, 16));
   }
 };
 
 // Sixteen signed scales; the last half word of the block is d.
-struct FormatQ6_K : KQuant {
+struct FormatQ6_K : KQuant16 {
   static constexpr std::size_t block_bytes = sizeof(BlockQ6_K);
-  static constexpr std::size_t sub_scales = 16;
   static constexpr bool has_minima = false;
   static constexpr std::int32_t code_offset = 32;
   static constexpr int factor_word = 3;
@@ -137,9 +153,8 @@ struct FormatQ6_K : KQuant {
 };
 
 // Sixteen bytes of scales (low nibbles) and minima (high nibbles) first, d and dmin last.
-struct FormatQ2_K : KQuant {
+struct FormatQ2_K : KQuant16 {
   static constexpr std::size_t block_bytes = sizeof(BlockQ2_K);
-  static constexpr std::size_t sub_scales = 16;
   static constexpr bool has_minima = true;
   static constexpr std::int32_t code_offset = 0;
   static constexpr int factor_word = 3;
@@ -176,9 +191,8 @@ struct FormatQ2_K : KQuant {
 };
 
 // Sixteen scales of 6 bits, less 32, in 12 bytes before d; the codes' third bits lie apart.
-struct FormatQ3_K : KQuant {
+struct FormatQ3_K : KQuant16 {
   static constexpr std::size_t block_bytes = sizeof(BlockQ3_K);
-  static constexpr std::size_t sub_scales = 16;
   static constexpr bool has_minima = false;
   static constexpr std::int32_t code_offset = 4;
   static constexpr int factor_word = 3;

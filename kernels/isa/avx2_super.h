@@ -19,6 +19,14 @@ struct Avx2Super : Avx2 {
   static B64 load_pieces(const void* front, const void* back) {
     return {load_32(front), load_32(back)};
   }
+  static void load_halves(const std::byte* p, B64& front, B64& back) {
+    front = load_quad<32>(p);
+    back = load_quad<32>(p + 16);
+  }
+  static B64 shift_by_lane(const B64& a) {
+    return {_mm256_srlv_epi64(a.lo, _mm256_setr_epi64x(0, 0, 2, 2)),
+            _mm256_srlv_epi64(a.hi, _mm256_setr_epi64x(4, 4, 6, 6))};
+  }
   static B64 load_and_high(const std::byte* p) {
     const __m256i x = load_32(p);
     return {x, _mm256_srli_epi16(x, 4)};
@@ -119,7 +127,42 @@ struct Avx2Super : Avx2 {
                         scale);
   }
 
+  static __m256i signed_half(__m256i w, __m256i a, __m256i abs_a) {
+    return _mm256_madd_epi16(_mm256_maddubs_epi16(abs_a, _mm256_sign_epi8(w, a)),
+                             _mm256_set1_epi16(1));
+  }
+  static I32x16 dot_signed(const B64& w_lo, const B64& a_lo, const B64& abs_lo, const B64& w_hi,
+                           const B64& a_hi, const B64& abs_hi) {
+    return {_mm256_add_epi32(signed_half(w_lo.lo, a_lo.lo, abs_lo.lo),
+                             signed_half(w_hi.lo, a_hi.lo, abs_hi.lo)),
+            _mm256_add_epi32(signed_half(w_lo.hi, a_lo.hi, abs_lo.hi),
+                             signed_half(w_hi.hi, a_hi.hi, abs_hi.hi))};
+  }
+
   // --- four rows by four blocks (or tokens) ---
+  template <int a, int b, int c, int d>
+  static I32x16 spread_words(const I32x16& x) {
+    static_assert(a < 2 && b < 2 && c < 2 && d < 2);
+    // Rows 0 2 and then 1 3, words 0 and 1 of each.
+    const __m256i pairs = _mm256_unpacklo_epi32(x.lo, x.hi);
+    return {_mm256_permutevar8x32_epi32(
+                pairs, _mm256_setr_epi32(2 * a, 2 * a + 4, 2 * a + 1, 2 * a + 5, 2 * b, 2 * b + 4,
+                                         2 * b + 1, 2 * b + 5)),
+            _mm256_permutevar8x32_epi32(
+                pairs, _mm256_setr_epi32(2 * c, 2 * c + 4, 2 * c + 1, 2 * c + 5, 2 * d, 2 * d + 4,
+                                         2 * d + 1, 2 * d + 5))};
+  }
+  template <int a, int b>
+  static __m256i byte_of_both(__m256i x) {
+    constexpr int front = 24 - 8 * a;
+    constexpr int back = 24 - 8 * b;
+    const __m256i up = _mm256_setr_epi32(front, front, front, front, back, back, back, back);
+    return _mm256_srai_epi32(_mm256_sllv_epi32(x, up), 24);
+  }
+  template <int a, int b, int c, int d>
+  static I32x16 byte_of_each(const I32x16& x) {
+    return {byte_of_both<a, b>(x.lo), byte_of_both<c, d>(x.hi)};
+  }
   static __m256i add_halves(const I32x16& a) { return _mm256_add_epi32(a.lo, a.hi); }
   static __m256i reduce_two(const I32x16& a, const I32x16& b) {
     const __m256i x = add_halves(a);

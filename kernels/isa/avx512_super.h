@@ -29,6 +29,15 @@ struct Avx512SuperOf : Base {
   static B64 load_pieces(const void* front, const void* back) {
     return _mm512_inserti64x4(_mm512_castsi256_si512(load_32(front)), load_32(back), 1);
   }
+  static void load_halves(const std::byte* p, B64& front, B64& back) {
+    const __m512i first = load_b64(p);
+    const __m512i second = load_b64(p + 64);
+    front = _mm512_shuffle_i64x2(first, second, 0x88);
+    back = _mm512_shuffle_i64x2(first, second, 0xdd);
+  }
+  static B64 shift_by_lane(B64 a) {
+    return _mm512_srlv_epi64(a, _mm512_setr_epi64(0, 0, 2, 2, 4, 4, 6, 6));
+  }
   static B64 load_and_high(const std::byte* p) {
     const __m256i x = load_32(p);
     return _mm512_inserti64x4(_mm512_castsi256_si512(x), _mm256_srli_epi16(x, 4), 1);
@@ -85,7 +94,29 @@ struct Avx512SuperOf : Base {
     return multiply_add(acc, abs_a, with_sign_of(w, a), scale);
   }
 
+  static I32x16 dot_signed(B64 w_lo, B64 a_lo, B64 abs_lo, B64 w_hi, B64 a_hi, B64 abs_hi) {
+    const __m512i ones = _mm512_set1_epi16(1);
+    return _mm512_add_epi32(
+        _mm512_madd_epi16(_mm512_maddubs_epi16(abs_lo, with_sign_of(w_lo, a_lo)), ones),
+        _mm512_madd_epi16(_mm512_maddubs_epi16(abs_hi, with_sign_of(w_hi, a_hi)), ones));
+  }
+
   // --- four rows by four blocks (or tokens) ---
+  template <int a, int b, int c, int d>
+  static I32x16 spread_words(I32x16 x) {
+    return _mm512_permutexvar_epi32(
+        _mm512_setr_epi32(a, a + 4, a + 8, a + 12, b, b + 4, b + 8, b + 12, c, c + 4, c + 8, c + 12,
+                          d, d + 4, d + 8, d + 12),
+        x);
+  }
+  template <int a, int b, int c, int d>
+  static I32x16 byte_of_each(I32x16 x) {
+    constexpr int u[4] = {24 - 8 * a, 24 - 8 * b, 24 - 8 * c, 24 - 8 * d};
+    return _mm512_srai_epi32(
+        _mm512_sllv_epi32(x, _mm512_setr_epi32(u[0], u[0], u[0], u[0], u[1], u[1], u[1], u[1], u[2],
+                                               u[2], u[2], u[2], u[3], u[3], u[3], u[3])),
+        24);
+  }
   template <int low, int high>
   static __m512i fold_lanes_i(__m512i a, __m512i b) {
     return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, low), _mm512_shuffle_i32x4(a, b, high));

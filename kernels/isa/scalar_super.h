@@ -20,6 +20,13 @@ struct ScalarSuper : Scalar {
     std::memcpy(out.v + 32, back, 32);
     return out;
   }
+  static void load_halves(const std::byte* p, B64& front, B64& back) {
+    front = load_quad<32>(p);
+    back = load_quad<32>(p + 16);
+  }
+  static B64 shift_by_lane(const B64& a) {
+    return map_b([&](int i) { return a.v[i] >> 2 * (i / 16); });
+  }
   static B64 load_and_high(const std::byte* p) {
     return map_b([&](int i) { return std::to_integer<int>(p[i % 32]) >> (i < 32 ? 0 : 4); });
   }
@@ -113,7 +120,22 @@ struct ScalarSuper : Scalar {
     return scaled_sums(acc, scale, [&](int i) { return i8(w.v[i]) * i8(a.v[i]); });
   }
 
+  static I32x16 dot_signed(const B64& w_lo, const B64& a_lo, const B64&, const B64& w_hi,
+                           const B64& a_hi, const B64&) {
+    return dot_i(w_lo, a_lo, w_hi, a_hi);
+  }
+
   // --- four rows by four blocks (or tokens) ---
+  template <int a, int b, int c, int d>
+  static I32x16 spread_words(const I32x16& x) {
+    constexpr int word[4] = {a, b, c, d};
+    return map_i([&](int i) { return x.v[i % 4 * 4 + word[i / 4]]; });
+  }
+  template <int a, int b, int c, int d>
+  static I32x16 byte_of_each(const I32x16& x) {
+    constexpr int byte[4] = {a, b, c, d};
+    return map_i([&](int i) { return static_cast<std::int8_t>(x.v[i] >> 8 * byte[i / 4]); });
+  }
   static I32x16 reduce_lanes(const I32x16 (&f)[4]) {
     return map_i([&](int i) {
       const std::int32_t* v = f[i / 4].v + i % 4;

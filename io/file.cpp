@@ -131,6 +131,10 @@ DirectProbe probe_direct(int fd) {
   return {0, fmt::format("a direct read of 4096 bytes failed: {}", errno_text(errno))};
 }
 
+std::int64_t modified_ns(const struct stat& about) {
+  return std::int64_t{about.st_mtim.tv_sec} * 1'000'000'000 + about.st_mtim.tv_nsec;
+}
+
 }  // namespace
 
 Result<File> File::open(const std::string& path, DirectMode mode) {
@@ -146,6 +150,7 @@ Result<File> File::open(const std::string& path, DirectMode mode) {
   if (!S_ISREG(about.st_mode)) return io_error(path, "is not a regular file");
   if (fcntl(fd, F_SETFL, 0) != 0) return io_error(path, errno_text(errno));
   file.size_bytes_ = static_cast<std::uint64_t>(about.st_size);
+  file.modified_ns_ = modified_ns(about);
   if (mode == DirectMode::off) {
     file.buffered_reason_ = "direct reads are switched off (--direct off)";
     return file;
@@ -188,6 +193,7 @@ File& File::operator=(File&& other) noexcept {
   std::swap(buffered_fd_, other.buffered_fd_);
   path_.swap(other.path_);
   std::swap(size_bytes_, other.size_bytes_);
+  std::swap(modified_ns_, other.modified_ns_);
   std::swap(direct_, other.direct_);
   std::swap(block_bytes_, other.block_bytes_);
   buffered_reason_.swap(other.buffered_reason_);
@@ -197,6 +203,14 @@ File& File::operator=(File&& other) noexcept {
 File::~File() {
   if (fd_ >= 0) close(fd_);
   if (buffered_fd_ >= 0) close(buffered_fd_);
+}
+
+Status File::check_unchanged() const {
+  struct stat about = {};
+  if (fstat(fd_, &about) != 0) return io_error(path_, errno_text(errno));
+  if (modified_ns(about) == modified_ns_) return {};
+  return io_error(
+      path_, "was written to while it was in use: what was computed from it cannot be trusted");
 }
 
 Result<std::uint64_t> File::current_size() const {

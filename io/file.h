@@ -36,6 +36,10 @@ class File {
     return buffered_reason_;
   }  // empty when direct
 
+  // Fails with `io` if the file was written to since it was opened (its modification time differs):
+  // what was read may be a mixture.
+  Status check_unchanged() const;
+
   // The size now (fstat): smaller than size_bytes() if the file was truncated meanwhile.
   Result<std::uint64_t> current_size() const;
 
@@ -50,6 +54,7 @@ class File {
   int buffered_fd_ = -1;
   std::string path_;
   std::uint64_t size_bytes_ = 0;
+  std::int64_t modified_ns_ = 0;  // when opened
   bool direct_ = false;
   std::uint32_t block_bytes_ = 1;
   std::string buffered_reason_;

@@ -269,7 +269,10 @@ Result<Hparams> read_hparams(const Checkpoint& checkpoint, const FamilySpec& fam
   const std::uint32_t token_count =
       tokens == nullptr ? 0 : static_cast<std::uint32_t>(tokens->size());
   MILLRACE_ASSIGN(h.vocabulary, keys.number("vocab_size", 1, limits::vocabulary_max, token_count));
-  if (token_count != 0) h.vocabulary = std::min(h.vocabulary, token_count);
+  if (h.vocabulary < token_count)
+    return keys.bad("vocab_size",
+                    fmt::format("{} for a tokenizer of {} tokens", h.vocabulary, token_count));
+  if (token_count != 0) h.vocabulary = token_count;  // rows behind the tokens are padding
   return h;
 }
 

@@ -8,7 +8,6 @@
 #include "model/arch/registry.h"
 #include "model/layer_tensors.h"
 #include "model/tensor_finder.h"
-#include "runtime/base/limits.h"
 #include "runtime/base/log.h"
 
 namespace millrace {
@@ -49,7 +48,7 @@ class SpecBuilder {
       MILLRACE_TRY(tensors.feed_forward(experts[layer]));
     }
     spec_.experts = ExpertExtents(std::move(experts));
-    return finder_.check_unused(h_.nextn_layers > 0 ? h_.layers : limits::layers_max);
+    return finder_.check_unused(h_.layers, h_.layers + h_.nextn_layers);
   }
 
  private:

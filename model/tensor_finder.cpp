@@ -126,12 +126,16 @@ Result<std::vector<MatrixExtent>> TensorFinder::stacked(const std::string& name,
   return extents;
 }
 
-Status TensorFinder::check_unused(std::uint32_t layers) const {
+Status TensorFinder::check_unused(std::uint32_t layers, std::uint32_t blocks) const {
   std::size_t unused = 0;
   std::string names;
   for (const TensorInfo& tensor : checkpoint_.tensors()) {
     const std::string_view name = tensor.name;
-    if (used_.contains(name) || block_of(name) >= layers) continue;
+    if (used_.contains(name)) continue;
+    if (block_of(name) >= blocks)
+      return bad(name,
+                 fmt::format("belongs to block {}, but block_count is {}", block_of(name), blocks));
+    if (block_of(name) >= layers) continue;  // a block that predicts further tokens: not run
     const std::size_t dot = name.rfind('.');
     const std::string_view suffix = dot == std::string_view::npos ? "" : name.substr(dot);
     if (suffix == ".bias" || suffix == ".scale") {

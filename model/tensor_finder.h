@@ -45,7 +45,8 @@ class TensorFinder {
 
   // `unsupported` if an unused tensor belongs to a used one (X.bias or X.scale beside X.weight);
   // logs the other unused ones, but not those of blocks from `layers` on, which do not run.
-  Status check_unused(std::uint32_t layers) const;
+  // `format` if a tensor belongs to a block from `blocks` on.
+  Status check_unused(std::uint32_t layers, std::uint32_t blocks) const;
 
  private:
   Status check_type(const TensorInfo& tensor) const;

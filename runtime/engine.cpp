@@ -28,7 +28,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, Progr
   MILLRACE_TRY(engine->make_memory());    // plan, then trunk and slots
   MILLRACE_TRY(engine->start_reading());  // the thread that owns the drive's queue
   MILLRACE_TRY(engine->load_trunk());
-  engine->build_pipeline();  // compute threads, graph, buffers
+  MILLRACE_TRY(engine->build_pipeline());  // compute threads, graph, buffers
   engine->load_seconds_ = static_cast<double>(system_clock().now_ns() - start_ns) * 1e-9;
   return engine;
 }
@@ -85,7 +85,7 @@ Status Engine::load_trunk() {
       });
 }
 
-void Engine::build_pipeline() {
+Status Engine::build_pipeline() {
   if (plan_.slots.slots > 0) {
     auto policy = make_eviction_policy(config_.policy);
     MILLRACE_CHECK(policy.has_value());  // the name was checked with the flags
@@ -98,12 +98,13 @@ void Engine::build_pipeline() {
                                                    .top_k = spec_.hparams.experts_used,
                                                    .policy = *std::move(policy)});
   }
-  arena_ = std::make_unique<ComputeArena>(plan_.threads);
+  MILLRACE_ASSIGN(arena_, ComputeArena::create(plan_.threads));
   walk_ =
       std::make_unique<BatchWalk>(BatchWalk::Parts{spec_, *kernels_, config_.activations, *trunk_,
                                                    loader_.get(), *arena_, activity_, cancel_},
                                   plan_.batch_tokens);
   places_.resize(plan_.batch_tokens);
+  return {};
 }
 
 Result<Session> Engine::new_session() {
@@ -161,6 +162,11 @@ Status Engine::process(Session& session, std::span<const TokenId> tokens, Logits
 Status Engine::require_tokenizer() const {
   if (tokenizer_ != nullptr) return {};
   return tokenizer_error_;
+}
+
+Status Engine::check_files() const {
+  for (const File& file : files_) MILLRACE_TRY(file.check_unchanged());
+  return {};
 }
 
 bool Engine::direct() const noexcept {

@@ -54,6 +54,9 @@ class Engine {
   // moved on.
   Status process(Session& session, std::span<const TokenId> tokens, LogitsWanted wanted,
                  FunctionRef<void(std::size_t, const float*)> logits);
+  // `io` error if a file of the model was written to since it was opened. Asked at the end of a
+  // run.
+  Status check_files() const;
   // As BatchWalk's.
   void set_routing_sink(const RoutingSink* sink) noexcept { walk_->set_routing_sink(sink); }
 
@@ -77,7 +80,7 @@ class Engine {
   Status make_memory();
   Status start_reading();
   Status load_trunk();
-  void build_pipeline();
+  Status build_pipeline();
 
   EngineConfig config_;
   ProgressLine& progress_;

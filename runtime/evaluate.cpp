@@ -49,7 +49,7 @@ Status run_logits(Engine& engine, const LogitsRun& run,
         engine.process(session, {&last, 1}, LogitsWanted::last,
                        [&](std::size_t, const float* row) { next = argmax(row, vocabulary); }));
   }
-  return {};
+  return engine.check_files();
 }
 
 Result<Perplexity> measure_perplexity(
@@ -92,6 +92,7 @@ Result<Perplexity> measure_perplexity(
   result.value = std::exp(mean);
   const double variance = std::max(0.0, squares / count - mean * mean);
   result.uncertainty = result.value * std::sqrt(variance / std::max(1.0, count - 1));
+  MILLRACE_TRY(engine.check_files());
   return result;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -131,7 +132,17 @@ Machine read_machine(const std::string& root) {
   Machine machine;
   machine.cores = count_cores(root);
   const auto meminfo = read_text(root + "/proc/meminfo");
-  machine.system_available = meminfo ? find_number(*meminfo, "MemAvailable:").value_or(0) * KiB : 0;
+  const auto available = meminfo ? find_number(*meminfo, "MemAvailable:") : std::nullopt;
+  if (available) {
+    machine.system_available = *available * KiB;
+  } else if (root.empty()) {
+    // No /proc, or no descriptor left to read it: what is free now, a lower bound.
+    const long pages = sysconf(_SC_AVPHYS_PAGES);
+    const long page_bytes = sysconf(_SC_PAGESIZE);
+    if (pages > 0 && page_bytes > 0)
+      machine.system_available =
+          static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page_bytes);
+  }
   machine.memory_available = machine.system_available;
   machine.memory_source = "MemAvailable";
   const CgroupLimit cgroup = read_cgroups(root);
@@ -146,9 +157,13 @@ Machine read_machine(const std::string& root) {
 }
 
 std::uint64_t peak_rss_bytes() noexcept {
+  // Not getrusage: its maximum survives exec and may be that of the program that started us.
+  const auto text = read_text("/proc/self/status");
+  const auto peak = text ? find_number(*text, "VmHWM:") : std::nullopt;
+  if (peak) return *peak * KiB;
   rusage usage{};
-  if (getrusage(RUSAGE_SELF, &usage) != 0) return 0;
-  return static_cast<std::uint64_t>(usage.ru_maxrss) * KiB;
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? static_cast<std::uint64_t>(usage.ru_maxrss) * KiB
+                                             : 0;
 }
 
 std::uint64_t kernel_read_bytes() noexcept {

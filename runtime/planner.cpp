@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max() / 4;
 
-// Measured on an idle engine: program, libraries and their pages about 20 MiB; a token of the
-// vocabulary with its text, merge and hash entries about 300 bytes.
+// Measured on an idle engine: pages of program and libraries about 9 MiB; a token of the vocabulary
+// with its text, merge and hash entries about 300 bytes.
 std::uint64_t program_bytes(const ModelSpec& spec) {
-  return 20 * MiB + std::uint64_t{300} * spec.hparams.vocabulary;
+  return 9 * MiB + std::uint64_t{300} * spec.hparams.vocabulary;
 }
 
 Result<std::uint32_t> choose_context(const PlanInput& input) {

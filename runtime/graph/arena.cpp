@@ -1,10 +1,14 @@
 #include "runtime/graph/arena.h"
 
+#include <fmt/format.h>
+#include <pthread.h>
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
 #include <tbb/partitioner.h>
 
 #include <algorithm>
+#include <latch>
+#include <vector>
 
 #include "runtime/base/check.h"
 #include "runtime/base/limits.h"
@@ -13,9 +17,46 @@
 
 namespace millrace {
 
+namespace {
+
+// How many of `wanted` threads the system starts at once, each with a stack as large as oneTBB's
+// workers have. They end before this returns.
+unsigned startable_threads(unsigned wanted) {
+  constexpr std::size_t worker_stack_bytes = 4 * MiB;
+  std::vector<pthread_t> threads(wanted);
+  std::latch all_tried(1);
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return 0;
+  pthread_attr_setstacksize(&attributes, worker_stack_bytes);
+  const auto wait_for_all = [](void* latch) -> void* {
+    static_cast<std::latch*>(latch)->wait();
+    return nullptr;
+  };
+  unsigned started = 0;
+  while (started < wanted &&
+         pthread_create(&threads[started], &attributes, wait_for_all, &all_tried) == 0)
+    ++started;
+  all_tried.count_down();
+  for (unsigned i = 0; i < started; ++i) pthread_join(threads[i], nullptr);
+  pthread_attr_destroy(&attributes);
+  return started;
+}
+
+}  // namespace
+
 ComputeArena::ComputeArena(unsigned threads)
     : threads_(threads), impl_(std::make_unique<Impl>(threads)) {
   MILLRACE_CHECK(threads >= 1 && threads <= limits::threads_max);
+}
+
+Result<std::unique_ptr<ComputeArena>> ComputeArena::create(unsigned threads) {
+  const unsigned started = startable_threads(threads - 1);
+  if (started + 1 < threads)
+    return Error{ErrorCode::memory,
+                 fmt::format("the system starts only {} of {} compute threads (limits of processes "
+                             "or of address space): use -t {} or fewer",
+                             started + 1, threads, started + 1)};
+  return std::unique_ptr<ComputeArena>(new ComputeArena(threads));
 }
 
 ComputeArena::~ComputeArena() = default;

@@ -7,14 +7,16 @@
 
 #include "runtime/base/function_ref.h"
 #include "runtime/base/parallel.h"
+#include "runtime/base/result.h"
 
 namespace millrace {
 
 class ComputeArena final : public Parallel {
  public:
   // `threads` compute threads in all, the calling one included (1 .. limits::threads_max), also
-  // more than there are cores.
-  explicit ComputeArena(unsigned threads);
+  // more than there are cores. `memory` error if the system does not start so many (oneTBB itself
+  // would end the program when it finds out, in the middle of work).
+  static Result<std::unique_ptr<ComputeArena>> create(unsigned threads);
   ~ComputeArena() override;
   ComputeArena(const ComputeArena&) = delete;
   ComputeArena& operator=(const ComputeArena&) = delete;
@@ -34,6 +36,7 @@ class ComputeArena final : public Parallel {
   Impl& impl() noexcept { return *impl_; }  // for the other files of runtime/graph/
 
  private:
+  explicit ComputeArena(unsigned threads);
   unsigned threads_;
   std::unique_ptr<Impl> impl_;
 };

@@ -2,6 +2,10 @@
 // often, whatever order slices and failures come in.
 #include "runtime/graph/layer_graph.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -189,8 +193,15 @@ class FakeWork final : public LayerWork {
 
 struct World {
   explicit World(unsigned threads)
-      : arena(threads), graph(std::make_unique<LayerGraph>(arena, 16)), drive(*graph) {}
-  ComputeArena arena;
+      : arena(make_arena(threads)),
+        graph(std::make_unique<LayerGraph>(*arena, 16)),
+        drive(*graph) {}
+  static std::unique_ptr<ComputeArena> make_arena(unsigned threads) {
+    auto made = ComputeArena::create(threads);
+    if (!made) FAIL(made.error().what);
+    return *std::move(made);
+  }
+  std::unique_ptr<ComputeArena> arena;
   std::unique_ptr<LayerGraph> graph;
   Drive drive;
 };
@@ -345,4 +356,22 @@ TEST_CASE("layer graph: random plans in random orders on one to five threads") {
       check_walk(world, plan, seed);
     }
   }
+}
+
+TEST_CASE("arena: more threads than the system starts are refused with the number that works") {
+  // In a child, whose limit on address space leaves room for a few worker stacks only.
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    const rlimit limit{std::uint64_t{512} << 20, std::uint64_t{512} << 20};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(10);
+    const auto arena = ComputeArena::create(256);
+    if (arena) _exit(11);
+    if (arena.error().code != ErrorCode::memory) _exit(12);
+    _exit(arena.error().what.find("use -t ") == std::string::npos ? 13 : 0);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
 }

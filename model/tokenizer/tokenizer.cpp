@@ -98,7 +98,8 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, EncodeOpti
   std::vector<TokenId> ids;
   const bool add_bos = options.add_bos_eos && special_.add_bos;
   if (add_bos) ids.push_back(*special_.bos);
-  const std::vector<Fragment> fragments = splitter_->split(text, options.parse_special, options.never_special);
+  const std::vector<Fragment> fragments =
+      splitter_->split(text, options.parse_special, options.never_special);
   MILLRACE_TRY(encoder_->encode(fragments, ids));
   if (add_bos && ids.size() > 1 && ids[1] == *special_.bos)
     log_warning(

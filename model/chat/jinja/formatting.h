@@ -15,7 +15,7 @@ ValueResult percent_format(const TextRef& text, const std::vector<Value>& values
 
 // text.format(…): {}, {0}, {name} and {{ }}; conversions and format specifications are refused.
 ValueResult brace_format(const TextRef& text, const std::vector<Value>& positional,
-                           const std::vector<std::pair<std::string, Value>>& keywords,
-                           Budget& budget);
+                         const std::vector<std::pair<std::string, Value>>& keywords,
+                         Budget& budget);
 
 }  // namespace millrace::jinja

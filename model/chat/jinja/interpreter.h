@@ -42,7 +42,7 @@ class Interpreter {
   ValueResult call(const Value& callee, std::vector<Value> positional, Keywords keywords);
   // Filters and tests by name, as map and select need them.
   ValueResult apply_filter(std::string_view name, Value input, std::vector<Value> positional,
-                             Keywords keywords);
+                           Keywords keywords);
   Result<bool> apply_test(std::string_view name, Value input, std::vector<Value> positional);
 
  private:
@@ -86,7 +86,7 @@ class Interpreter {
   Status evaluate_arguments(const Expression& call, std::vector<Value>& positional,
                             Keywords& keywords);
   ValueResult invoke(const Builtin& builtin, Value self, std::vector<Value> positional,
-                       Keywords keywords);
+                     Keywords keywords);
 
   // scopes
   void set(Symbol symbol, Value value);

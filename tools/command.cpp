@@ -69,10 +69,18 @@ Status ResultOutput::status() const {
   return Error{ErrorCode::io, fmt::format("stdout: {}", std::strerror(errno_))};
 }
 
+const CLI::Validator& not_empty() {
+  static const CLI::Validator validator(
+      [](std::string& text) { return text.empty() ? "is given, but empty" : std::string(); },
+      std::string());
+  return validator;
+}
+
 void EngineFlags::add_to(CLI::App& app, bool with_model) {
   if (with_model)
     app.add_option("MODEL,-m,--model", model,
-                   "GGUF file (any part of a split one); default: the embedded model");
+                   "GGUF file (any part of a split one); default: the embedded model")
+        ->check(not_empty());
   app.add_option("-c,--ctx", context, "positions of context [the model's, at most 4096]");
   app.add_option("-t,--threads", threads,
                  "compute threads [all physical cores of the fastest kind]");
@@ -83,14 +91,17 @@ void EngineFlags::add_to(CLI::App& app, bool with_model) {
                  "sizes of cache and trunk: tiny, laptop, server, or auto (from this machine)")
       ->capture_default_str();
   app.add_option("--cache", cache,
-                 "memory for experts: 6G, 512MiB, 25% of the pool, all [the preset's]");
+                 "memory for experts: 6G, 512MiB, 25% of the pool, all [the preset's]")
+      ->check(not_empty());
   app.add_option("--trunk", trunk,
-                 "memory for the trunk; layers beyond it are streamed [the preset's]");
+                 "memory for the trunk; layers beyond it are streamed [the preset's]")
+      ->check(not_empty());
   app.add_option("--kv", kv, "type of the KV cache: f16, f32 or q8_0")->capture_default_str();
   app.add_option("--activations", activations, "q8: integer dots; f32: unrounded, slower")
       ->capture_default_str();
   app.add_option("--isa", isa,
-                 "kernels: scalar, avx2, avx512, avx512vnni [the best that the CPU has]");
+                 "kernels: scalar, avx2, avx512, avx512vnni [the best that the CPU has]")
+      ->check(not_empty());
   app.add_option("--io", io, "reader: uring, threads, or auto (uring where it is allowed)")
       ->capture_default_str();
   app.add_option("--direct", direct, "O_DIRECT: auto (where possible), on, off (page cache)")

@@ -32,6 +32,10 @@ class ResultOutput {
   int errno_ = 0;
 };
 
+// Check of a flag or word whose text must not be empty: an empty one is most often a variable that
+// was not set, and is not to be taken for "not given".
+const CLI::Validator& not_empty();
+
 // The engine's flags as typed, before they are checked.
 struct EngineFlags {
   std::string model, preset = "auto", cache, trunk, kv = "f16", activations = "q8", isa,

@@ -201,3 +201,35 @@ TEST_CASE("A list of kernels that this CPU lacks is refused with what it has") {
   CHECK(contains(refused.err, "--isa"));
   CHECK(contains(refused.err, "scalar"));
 }
+
+TEST_CASE("A flag or word that is given but empty is refused with 1 and named, not left out") {
+  struct Empty {
+    Words words;
+    const char* named;
+  };
+  const auto empty = GENERATE(
+      Empty{{"run", "", "-p", "x"}, "--model"}, Empty{{"run", "-m", "", "-p", "x"}, "--model"},
+      Empty{{"run", "-f", ""}, "--file"}, Empty{{"run", "-p", "x", "--cache", ""}, "--cache"},
+      Empty{{"run", "-p", "x", "--trunk", ""}, "--trunk"},
+      Empty{{"run", "-p", "x", "--trunk="}, "--trunk"},
+      Empty{{"run", "-p", "x", "--isa", ""}, "--isa"},
+      Empty{{"run", "-p", "x", "--dump-state", ""}, "--dump-state"},
+      Empty{{"run", "-p", "x", "--trace", ""}, "--trace"},
+      Empty{{"run", "-p", "x", "--stop", "a", "--stop", ""}, "--stop"},
+      Empty{{"run", "-p", "x", "--preset", ""}, "--preset"},
+      Empty{{"run", "-p", "x", "--kv", ""}, "--kv"}, Empty{{"run", "-p", "x", "--io", ""}, "--io"},
+      Empty{{"run", "-p", "x", "--policy", ""}, "--policy"},
+      Empty{{"perplexity", "", "t.txt"}, "--model"}, Empty{{"perplexity", "m.gguf", ""}, "FILE"},
+      Empty{{"logits", "--tokens", "", "-o", "o"}, "--tokens"},
+      Empty{{"logits", "--tokens", "t", "-o", ""}, "--out"},
+      Empty{{"logits", "--tokens", "t", "-o", "o", "--greedy", "1", "--greedy-out", ""},
+            "--greedy-out"},
+      Empty{{"tokenize", "", "--text", "x"}, "--model"},
+      Empty{{"tokenize", "--file", ""}, "--file"}, Empty{{"tokenize", "--decode", ""}, "--decode"});
+  CAPTURE(empty.words);
+  const Outcome outcome = run_program(empty.words);
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 1);
+  CHECK(outcome.out.empty());
+  CHECK(contains(outcome.err, empty.named));
+}

@@ -81,14 +81,17 @@ void add_logits(CLI::App& app, int& code) {
       "logits", "write the logits of given token ids: float32, positions x vocabulary");
   flags->engine.add_to(*command, true);
   command->add_option("--tokens", flags->ids_path, "JSON array of ids, or object with \"ids\"")
-      ->required();
+      ->required()
+      ->check(not_empty());
   command->add_option("-o,--out", flags->out_path, "raw little-endian float32 file to write")
-      ->required();
+      ->required()
+      ->check(not_empty());
   command->add_flag("--one-by-one", flags->run.one_by_one,
                     "token by token instead of as one prompt (same bits)");
   command->add_option("--greedy", flags->run.greedy_count,
                       "then continue greedily by so many tokens");
-  command->add_option("--greedy-out", flags->greedy_path, "JSON file for the continued ids");
+  command->add_option("--greedy-out", flags->greedy_path, "JSON file for the continued ids")
+      ->check(not_empty());
   command->callback([flags, &code] {
     const auto done = run(*flags);
     code = done ? 0 : report_error(done.error());

@@ -63,8 +63,10 @@ void add_perplexity(CLI::App& app, int& code) {
   auto flags = std::make_shared<PerplexityFlags>();
   CLI::App* command = app.add_subcommand(
       "perplexity", "how well the model predicts a text (windows, second half scored)");
-  command->add_option("MODEL,-m,--model", flags->engine.model, "GGUF file")->required();
-  command->add_option("FILE", flags->file, "the text (- is stdin)")->required();
+  command->add_option("MODEL,-m,--model", flags->engine.model, "GGUF file")
+      ->required()
+      ->check(not_empty());
+  command->add_option("FILE", flags->file, "the text (- is stdin)")->required()->check(not_empty());
   flags->engine.add_to(*command, false);
   command->add_option("--chunks", flags->windows, "at most so many windows [all]");
   command->add_flag("--json", flags->json, "one JSON object on stdout");

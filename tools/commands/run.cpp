@@ -115,7 +115,8 @@ void add_sampling_flags(CLI::App& app, RunFlags& flags) {
   app.add_option("--presence-penalty", sampling.presence_penalty)->capture_default_str();
   app.add_option("--frequency-penalty", sampling.frequency_penalty)->capture_default_str();
   app.add_option("--stop", flags.generate.stop, "text that ends the generation (repeatable)")
-      ->take_all();
+      ->take_all()
+      ->check(not_empty());
   app.add_flag("--ignore-eos", flags.generate.ignore_eos, "never choose an end token");
 }
 
@@ -126,18 +127,24 @@ void add_run(CLI::App& app, int& code) {
   CLI::App* command =
       app.add_subcommand("run", "generate text, then report where the time and the bytes went");
   command->add_option("-p,--prompt", flags->prompt, "the text to continue");
-  command->add_option("-f,--file", flags->prompt_file,
-                      "the text to continue, from a file (- is stdin)");
+  command
+      ->add_option("-f,--file", flags->prompt_file,
+                   "the text to continue, from a file (- is stdin)")
+      ->check(not_empty());
   command->add_flag("--chat", flags->chat,
                     "wrap the prompt in the model's chat template, as a user's message");
   command->add_option("-n,--predict", flags->generate.tokens_max, "tokens to generate at most")
       ->capture_default_str();
   add_sampling_flags(*command, *flags);
   flags->engine.add_to(*command, true);
-  command->add_option("--trace", flags->generate.trace_path,
-                      "write the routing of every token and layer as CSV");
-  command->add_option("--dump-state", flags->generate.state_path,
-                      "write the float32 logits that were sampled from");
+  command
+      ->add_option("--trace", flags->generate.trace_path,
+                   "write the routing of every token and layer as CSV")
+      ->check(not_empty());
+  command
+      ->add_option("--dump-state", flags->generate.state_path,
+                   "write the float32 logits that were sampled from")
+      ->check(not_empty());
   command->add_flag("--json", flags->json, "print one JSON object on stdout, the text inside");
   command->callback([flags, &code] {
     auto done = run(*flags);

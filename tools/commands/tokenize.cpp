@@ -77,10 +77,12 @@ Status run(const TokenizeFlags& flags) {
 void add_tokenize(CLI::App& app, int& code) {
   auto flags = std::make_shared<TokenizeFlags>();
   CLI::App* command = app.add_subcommand("tokenize", "text to token ids, and back");
-  command->add_option("MODEL,-m,--model", flags->model, "GGUF file; default: the embedded model");
+  command->add_option("MODEL,-m,--model", flags->model, "GGUF file; default: the embedded model")
+      ->check(not_empty());
   CLI::Option* text = command->add_option("--text", flags->text, "text to encode");
-  command->add_option("--file", flags->file, "file to encode (- is stdin)");
-  command->add_option("--decode", flags->decode_path, "JSON file with ids to decode");
+  command->add_option("--file", flags->file, "file to encode (- is stdin)")->check(not_empty());
+  command->add_option("--decode", flags->decode_path, "JSON file with ids to decode")
+      ->check(not_empty());
   command->add_flag(
       "--parse-special", flags->parse_special,
       "take texts of control tokens as such, add BOS/EOS as the model asks (decoding: show them)");

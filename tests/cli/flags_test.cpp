@@ -130,6 +130,10 @@ TEST_CASE("Flags that change the arithmetic or the choice change the result") {
   }
 }
 
+TEST_CASE("The largest seed is taken as it stands") {
+  CHECK(integer_at(run_json(short_run({"--seed", "4294967294"})), "seed") == 4294967294);
+}
+
 TEST_CASE("The last of two equal flags wins") {
   CHECK(integer_at(run_json(short_run({"--seed", "1", "--seed", "2"})), "seed") == 2);
 }
@@ -171,9 +175,10 @@ TEST_CASE("A wrong value ends with 1 before any text, and the message names the 
       Wrong{{"-t", "-1"}, "--threads"}, Wrong{{"-t", "5000"}, "-t 5000"},
       Wrong{{"-ub", "0"}, "-ub 0"}, Wrong{{"-ub", "999999"}, "-ub"},
       Wrong{{"--seed", "-2"}, "--seed"}, Wrong{{"--seed", "4294967296"}, "--seed"},
-      Wrong{{"--temp", "warm"}, "--temp"}, Wrong{{"--temp", "nan"}, "--temp"},
-      Wrong{{"--top-k", "x"}, "--top-k"}, Wrong{{"--top-p", "-1"}, "--top-p"},
-      Wrong{{"--min-p", "2"}, "--min-p"}, Wrong{{"--repeat-penalty", "0"}, "--repeat-penalty"},
+      Wrong{{"--seed", "4294967295"}, "-1 for a random one"}, Wrong{{"--temp", "warm"}, "--temp"},
+      Wrong{{"--temp", "nan"}, "--temp"}, Wrong{{"--top-k", "x"}, "--top-k"},
+      Wrong{{"--top-p", "-1"}, "--top-p"}, Wrong{{"--min-p", "2"}, "--min-p"},
+      Wrong{{"--repeat-penalty", "0"}, "--repeat-penalty"},
       Wrong{{"--repeat-last-n", "-5"}, "--repeat-last-n"},
       Wrong{{"--presence-penalty", "inf"}, "--presence-penalty"},
       Wrong{{"--frequency-penalty", "x"}, "--frequency-penalty"},

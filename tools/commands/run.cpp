@@ -72,10 +72,9 @@ Status encode_message(const Engine& engine, const std::string& text, std::vector
 Result<int> run(RunFlags& flags) {
   MILLRACE_ASSIGN(const std::string text, prompt_text(flags));
   if (text.empty()) return Error{ErrorCode::usage, "the prompt is empty (give text with -p or -f)"};
-  if (flags.seed < -1 || flags.seed > 0xFFFFFFFFLL)
-    return Error{
-        ErrorCode::usage,
-        fmt::format("--seed {}: must be 0 to 4294967295, or -1 for a random one", flags.seed)};
+  if (flags.seed < -1 || flags.seed >= std::int64_t{random_seed})
+    return Error{ErrorCode::usage, fmt::format("--seed {}: must be 0 to {}, or -1 for a random one",
+                                               flags.seed, random_seed - 1)};
   flags.generate.sampling.seed = static_cast<std::uint32_t>(flags.seed);
   MILLRACE_ASSIGN(const auto running, start_engine(flags.engine));
   Engine& engine = *running->engine;
@@ -98,7 +97,7 @@ Result<int> run(RunFlags& flags) {
 
 void add_sampling_flags(CLI::App& app, RunFlags& flags) {
   SamplingOptions& sampling = flags.generate.sampling;
-  app.add_option("--seed", flags.seed, "of the sampler, 0 to 4294967295; -1: random, and reported")
+  app.add_option("--seed", flags.seed, "of the sampler, 0 to 4294967294; -1: random, and reported")
       ->capture_default_str();
   app.add_option("--temp", sampling.temperature, "temperature; 0: greedy")->capture_default_str();
   app.add_option("--top-k", sampling.top_k, "keep the k likeliest tokens; 0: all")

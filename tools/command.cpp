@@ -158,10 +158,15 @@ Result<EngineConfig> EngineFlags::config() const {
   return made;
 }
 
-Result<std::unique_ptr<RunningEngine>> start_engine(const EngineFlags& flags) {
+Result<std::unique_ptr<RunningEngine>> start_engine(const EngineFlags& flags,
+                                                    const std::vector<NamedPath>& outputs,
+                                                    const std::vector<NamedPath>& inputs) {
   flags.set_log_level();
   install_interrupt_handler();
   MILLRACE_ASSIGN(const EngineConfig config, flags.config());
+  MILLRACE_ASSIGN(std::vector<NamedPath> read, model_files(config.model_path, outputs));
+  read.insert(read.end(), inputs.begin(), inputs.end());
+  MILLRACE_TRY(check_outputs(outputs, read));
   auto running = std::make_unique<RunningEngine>(!flags.quiet && stderr_is_terminal());
   MILLRACE_ASSIGN(running->engine, Engine::create(config, running->progress, cancel_flag()));
   return running;

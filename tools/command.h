@@ -7,10 +7,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/base/result.h"
 #include "runtime/config.h"
 #include "runtime/engine.h"
+#include "tools/output_paths.h"
 
 namespace millrace::tools {
 
@@ -50,13 +52,16 @@ struct EngineFlags {
   void set_log_level() const;
 };
 
-// Makes the engine, with progress on stderr; from here on Ctrl-C sets the cancel flag.
+// Makes the engine, with progress on stderr; from here on Ctrl-C sets the cancel flag. Before, what
+// will be written is held against the model's files, `inputs` and itself (check_outputs()).
 struct RunningEngine {
   explicit RunningEngine(bool show_progress) : progress(show_progress) {}
   ProgressLine progress;
   std::unique_ptr<Engine> engine;
 };
-Result<std::unique_ptr<RunningEngine>> start_engine(const EngineFlags& flags);
+Result<std::unique_ptr<RunningEngine>> start_engine(const EngineFlags& flags,
+                                                    const std::vector<NamedPath>& outputs = {},
+                                                    const std::vector<NamedPath>& inputs = {});
 
 // Prints the error on stderr; returns its exit code.
 int report_error(const Error& error);

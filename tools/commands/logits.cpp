@@ -52,7 +52,10 @@ Status run(LogitsFlags& flags) {
   if ((flags.run.greedy_count > 0) != !flags.greedy_path.empty())
     return Error{ErrorCode::usage, "--greedy N and --greedy-out FILE go together"};
   MILLRACE_ASSIGN(flags.run.ids, read_ids_file(flags.ids_path));
-  MILLRACE_ASSIGN(const auto running, start_engine(flags.engine));
+  MILLRACE_ASSIGN(
+      const auto running,
+      start_engine(flags.engine, {{"-o", flags.out_path}, {"--greedy-out", flags.greedy_path}},
+                   {{"--tokens", flags.ids_path}}));
   MILLRACE_ASSIGN(OutFile out, open_out(flags.out_path));
   const std::size_t vocabulary = running->engine->spec().hparams.vocabulary;
   std::vector<TokenId> greedy;

@@ -76,7 +76,10 @@ Result<int> run(RunFlags& flags) {
     return Error{ErrorCode::usage, fmt::format("--seed {}: must be 0 to {}, or -1 for a random one",
                                                flags.seed, random_seed - 1)};
   flags.generate.sampling.seed = static_cast<std::uint32_t>(flags.seed);
-  MILLRACE_ASSIGN(const auto running, start_engine(flags.engine));
+  MILLRACE_ASSIGN(const auto running, start_engine(flags.engine,
+                                                   {{"--trace", flags.generate.trace_path},
+                                                    {"--dump-state", flags.generate.state_path}},
+                                                   {{"-f", flags.prompt_file}}));
   Engine& engine = *running->engine;
   if (flags.chat) MILLRACE_TRY(encode_message(engine, text, flags.generate.prompt));
   else MILLRACE_TRY(encode_prompt(engine, text, flags.generate.prompt));

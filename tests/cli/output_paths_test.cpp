@@ -1,0 +1,116 @@
+// An output that is a file of the model, an input or another output destroys nothing: it is
+// refused.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "tests/cli/program.h"
+
+using namespace millrace;
+using namespace millrace::cli;
+using testing::TempFolder;
+
+namespace {
+
+const std::string tiny = small_model();
+
+void check_refused(const Words& words, int code, const Words& named) {
+  CAPTURE(words);
+  const Outcome outcome = run_program(words);
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == code);
+  CHECK(outcome.out.empty());
+  for (const std::string& name : named) {
+    CAPTURE(name);
+    CHECK(contains(outcome.err, name));
+  }
+}
+
+Words run_of(const std::string& model, const Words& flags) {
+  return Words{"run", model, "-p", "Hello", "-n", "1"} + flags;
+}
+
+}  // namespace
+
+TEST_CASE("An output that is the model is refused with 1, by whatever name, and the model stays") {
+  const TempFolder folder;
+  const std::string bytes = read_file(tiny);
+  const std::string model = folder.write("m.gguf", bytes);
+  const std::string symbolic = folder.path("symbolic");
+  const std::string hard = folder.path("hard");
+  std::filesystem::create_symlink("m.gguf", symbolic);
+  std::filesystem::create_hard_link(model, hard);
+  const std::string ids = folder.write("ids", "[1]");
+  for (const std::string& name : {model, symbolic, hard, folder.path("./m.gguf")}) {
+    check_refused(run_of(model, {"--dump-state", name}), 1, {"--dump-state", "-m", name});
+    check_refused(run_of(model, {"--trace", name}), 1, {"--trace", "-m", name});
+    check_refused(run_of(name, {"--trace", model}), 1, {"--trace", "-m", name});
+    check_refused({"logits", model, "--tokens", ids, "-o", name}, 1, {"-o", "-m", name});
+  }
+  CHECK(read_file(model) == bytes);
+}
+
+TEST_CASE("An output that is the prompt or the file of ids is refused with 1, and that stays") {
+  const TempFolder folder;
+  const std::string prompt = folder.write("prompt", "Hello");
+  check_refused({"run", tiny, "-f", prompt, "--trace", prompt}, 1, {"--trace", "-f", prompt});
+  check_refused({"run", tiny, "-f", prompt, "--dump-state", prompt}, 1, {"--dump-state", "-f"});
+  CHECK(read_file(prompt) == "Hello");
+  const std::string ids = folder.write("ids", "[1]");
+  check_refused({"logits", tiny, "--tokens", ids, "-o", ids}, 1, {"-o", "--tokens", ids});
+  check_refused({"logits", tiny, "--tokens", ids, "-o", folder.path("o"), "--greedy", "1",
+                 "--greedy-out", ids},
+                1, {"--greedy-out", "--tokens", ids});
+  CHECK(read_file(ids) == "[1]");
+  CHECK_FALSE(std::filesystem::exists(folder.path("o")));
+}
+
+TEST_CASE("Two outputs that are one file are refused with 1, also if it does not exist yet") {
+  const TempFolder folder;
+  const std::string there = folder.write("there", "kept");
+  const std::string absent = folder.path("absent");
+  std::filesystem::create_symlink("absent", folder.path("link"));
+  const std::string ids = folder.write("ids", "[1]");
+  struct Pair {
+    std::string first, second;
+  };
+  for (const Pair& pair :
+       {Pair{there, there}, Pair{absent, absent}, Pair{absent, folder.path("./absent")},
+        Pair{folder.path("link"), absent}}) {
+    check_refused(run_of(tiny, {"--trace", pair.first, "--dump-state", pair.second}), 1,
+                  {"--trace", "--dump-state", pair.first, pair.second});
+    check_refused({"logits", tiny, "--tokens", ids, "-o", pair.first, "--greedy", "1",
+                   "--greedy-out", pair.second},
+                  1, {"-o", "--greedy-out", pair.first});
+  }
+  CHECK(read_file(there) == "kept");
+  CHECK_FALSE(std::filesystem::exists(absent));
+}
+
+TEST_CASE("Outputs that exist, are links or are /dev/null twice are taken") {
+  const TempFolder folder;
+  const std::string ids = folder.write("ids", "[1]");
+  CHECK(run_program({"logits", tiny, "--tokens", ids, "-o", "/dev/null", "--greedy", "1",
+                     "--greedy-out", "/dev/null"})
+            .code == 0);
+  const std::string there = folder.write("there", "old");
+  std::filesystem::create_symlink("made", folder.path("link"));
+  CHECK(run_program(run_of(tiny, {"--trace", there, "--dump-state", folder.path("link")})).code ==
+        0);
+  CHECK(contains(read_file(there), "turn,phase"));
+  CHECK(read_file(folder.path("made")).size() % sizeof(float) == 0);
+}
+
+TEST_CASE("An output that cannot be created is refused with 2 before the trunk is read") {
+  const TempFolder folder;
+  // The trunk does not fit, which is found out when it is planned: the path is refused earlier.
+  const Words no_trunk = {"--trunk", "1"};
+  const std::string ids = folder.write("ids", "[1]");
+  for (const std::string& path :
+       {folder.path("no/such"), folder.path(""), folder.path("x/"), ids + "/x"}) {
+    check_refused(run_of(tiny, Words{"--trace", path} + no_trunk), 2, {"--trace", path});
+    check_refused(run_of(tiny, Words{"--dump-state", path} + no_trunk), 2, {"--dump-state", path});
+    check_refused(Words{"logits", tiny, "--tokens", ids, "-o", path} + no_trunk, 2, {"-o", path});
+  }
+}

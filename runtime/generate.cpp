@@ -118,6 +118,7 @@ class Generation {
     if (trace_ != nullptr) engine_.set_routing_sink(&sink);
     Status status = run_phases();
     engine_.set_routing_sink(nullptr);
+    if (status) status = engine_.check_files();
     if (status && trace_ != nullptr) status = finish_trace();
     if (status) status = state_.finish();
     if (!status) {
@@ -221,11 +222,21 @@ class Generation {
 
 }  // namespace
 
+Status check_options(const GenerateOptions& options) {
+  if (options.tokens_max == 0)
+    return Error{ErrorCode::usage, "-n 0: at least one token must be asked for"};
+  constexpr std::size_t any_vocabulary = 1;  // only biases are held against it
+  SamplingOptions sampling = options.sampling;
+  sampling.biases.clear();
+  MILLRACE_ASSIGN(const Sampler sampler, Sampler::create(std::move(sampling), any_vocabulary));
+  MILLRACE_ASSIGN(const StopStrings stop, StopStrings::create(options.stop));
+  return {};
+}
+
 Result<GenerateResult> generate(Engine& engine, const GenerateOptions& options, TextSink text) {
   if (options.prompt.empty())
     return Error{ErrorCode::usage, "the prompt is empty (give text with -p or -f)"};
-  if (options.tokens_max == 0)
-    return Error{ErrorCode::usage, "-n 0: at least one token must be asked for"};
+  MILLRACE_TRY(check_options(options));
   if (options.prompt.size() > engine.plan().context)
     return Error{ErrorCode::usage,
                  fmt::format("the prompt has {} tokens, the context holds {} (raise -c)",

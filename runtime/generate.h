@@ -53,6 +53,10 @@ struct GenerateResult {
 // Called with text as it becomes certain.
 using TextSink = FunctionRef<void(std::string_view)>;
 
+// What can be refused before a model is read: nothing asked for, sampling values and stop strings
+// that make no sense. `usage` errors that name the flag. generate() checks the same.
+Status check_options(const GenerateOptions& options);
+
 // Runs in a new session of the engine. Failing before the first token (prompt longer than the
 // context, bad sampling options, no memory, trace or state file) is an error; failing later is a
 // result with finish `error` and what was generated.

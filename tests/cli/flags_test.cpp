@@ -197,6 +197,28 @@ TEST_CASE("A wrong value ends with 1 before any text, and the message names the 
   CHECK(contains(outcome.err, wrong.named));
 }
 
+TEST_CASE("Values that make no sense are refused before the model is opened") {
+  struct Wrong {
+    Words flags;
+    const char* named;
+  };
+  const auto wrong = GENERATE(
+      Wrong{{"-n", "0"}, "-n 0"}, Wrong{{"--top-p", "0"}, "--top-p"},
+      Wrong{{"--top-p", "nan"}, "--top-p"}, Wrong{{"--min-p", "nan"}, "--min-p"},
+      Wrong{{"--temp", "nan"}, "--temp"}, Wrong{{"--repeat-penalty", "nan"}, "--repeat-penalty"},
+      Wrong{{"--presence-penalty", "nan"}, "--presence-penalty"},
+      Wrong{{"--frequency-penalty", "nan"}, "--frequency-penalty"},
+      Wrong{{"--repeat-last-n", "-2"}, "--repeat-last-n"},
+      Wrong{{"--stop", std::string(5000, 's')}, "stop"});
+  CAPTURE(wrong.flags);
+  // Neither the model nor the prompt is there: they would be missed if they were looked for.
+  const Outcome outcome =
+      run_program(Words{"run", "absent.gguf", "-f", "absent.txt"} + wrong.flags);
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 1);
+  CHECK(contains(outcome.err, wrong.named));
+}
+
 TEST_CASE("A list of kernels that this CPU lacks is refused with what it has") {
   // No CPU has both.
   const Outcome neon = run_program(Words{"run"} + short_run({"--isa", "neon-dotprod"}));

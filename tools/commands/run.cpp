@@ -70,12 +70,13 @@ Status encode_message(const Engine& engine, const std::string& text, std::vector
 }
 
 Result<int> run(RunFlags& flags) {
-  MILLRACE_ASSIGN(const std::string text, prompt_text(flags));
-  if (text.empty()) return Error{ErrorCode::usage, "the prompt is empty (give text with -p or -f)"};
   if (flags.seed < -1 || flags.seed >= std::int64_t{random_seed})
     return Error{ErrorCode::usage, fmt::format("--seed {}: must be 0 to {}, or -1 for a random one",
                                                flags.seed, random_seed - 1)};
   flags.generate.sampling.seed = static_cast<std::uint32_t>(flags.seed);
+  MILLRACE_TRY(check_options(flags.generate));
+  MILLRACE_ASSIGN(const std::string text, prompt_text(flags));
+  if (text.empty()) return Error{ErrorCode::usage, "the prompt is empty (give text with -p or -f)"};
   MILLRACE_ASSIGN(const auto running, start_engine(flags.engine,
                                                    {{"--trace", flags.generate.trace_path},
                                                     {"--dump-state", flags.generate.state_path}},

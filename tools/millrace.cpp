@@ -5,6 +5,8 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <new>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,18 @@ std::vector<std::string> normalise(int argc, char** argv) {
     if (argument == "-ub" || argument.starts_with("-ub=")) argument.insert(0, "-");
   return std::vector<std::string>(arguments.rbegin(),
                                   arguments.rend());  // CLI11 takes them reversed
+}
+
+// Help or version on stdout, or what was wrong with the words on stderr.
+int say(const CLI::App& app, const CLI::ParseError& error) {
+  std::ostringstream out;
+  std::ostringstream err;
+  const bool asked = app.exit(error, out, err) == 0;
+  std::fputs(err.str().c_str(), stderr);
+  millrace::tools::ResultOutput results;
+  results.write(out.str());
+  if (const auto done = results.status(); !done) return millrace::tools::report_error(done.error());
+  return asked ? 0 : 1;
 }
 
 int run_program(int argc, char** argv) {
@@ -51,7 +65,7 @@ int run_program(int argc, char** argv) {
   try {
     app.parse(normalise(argc, argv));
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 1;
+    return say(app, error);
   }
   if (app.get_subcommands().empty()) {
     std::fputs(app.help().c_str(), stderr);
@@ -69,7 +83,7 @@ int main(int argc, char** argv) {
   try {
     return run_program(argc, argv);
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "millrace: out of memory\n");
+    std::fprintf(stderr, "millrace: error: out of memory: lower --cache, -c, -ub or -t\n");
     return 4;
   } catch (
       const std::exception& error) {  // the outermost of the three doors for others' exceptions

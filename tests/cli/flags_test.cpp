@@ -1,4 +1,7 @@
 // Every flag is there, is told by --help, does what it says, and refuses what makes no sense.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "tests/cli/program.h"
 
 using namespace millrace;
@@ -66,6 +69,19 @@ TEST_CASE("The version is told by the program and by each command") {
   CHECK(outcome.code == 0);
   CHECK(outcome.out == "millrace " MILLRACE_VERSION "\n");
   CHECK(run_program({"run", "--version"}).out == outcome.out);
+}
+
+TEST_CASE("Help and version that cannot be written end with 2") {
+  const Words words = GENERATE(Words{"--help"}, Words{"--version"}, Words{"run", "--help"},
+                               Words{"tokenize", "--version"});
+  CAPTURE(words);
+  const Outcome outcome = run_program(words, {.before_exec = [] {
+                                        const int full = open("/dev/full", O_WRONLY);
+                                        return full >= 0 && dup2(full, STDOUT_FILENO) >= 0;
+                                      }});
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 2);
+  CHECK(contains(outcome.err, "stdout: "));
 }
 
 TEST_CASE("Without a command, and with one that does not exist, the program says what it takes") {

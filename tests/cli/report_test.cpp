@@ -235,3 +235,22 @@ TEST_CASE("A full context ends the run with reason length") {
   // The last token needs no place, since nothing is computed from it.
   CHECK(integer_at(report, "prompt.tokens") + integer_at(report, "decode.tokens") == 16);
 }
+
+TEST_CASE("With --json, a run that is refused is one object too, with the message of stderr") {
+  struct Refused {
+    Words flags;
+    int code;
+  };
+  const auto refused = GENERATE(Refused{{"-p", ""}, 1}, Refused{{"-p", "x", "-n", "0"}, 1},
+                                Refused{{"-p", "x", "--cache", "5X"}, 1},
+                                Refused{{"-p", "x", "-m", "absent.gguf"}, 2},
+                                Refused{{"-p", "x", "--trunk", "1"}, 4},
+                                Refused{{"-p", "a b c d e f g h i j", "-c", "4"}, 1});
+  CAPTURE(refused.flags);
+  const Outcome outcome = run_program(Words{"run", "--json", "-q"} + refused.flags);
+  CHECK(outcome.code == refused.code);
+  const Json object = only_json(outcome);
+  CHECK(object.as_object()->size() == 2);
+  CHECK(text_at(object, "finish_reason") == "error");
+  CHECK(contains(outcome.err, text_at(object, "error")));
+}

@@ -69,7 +69,9 @@ Status encode_message(const Engine& engine, const std::string& text, std::vector
   return {};
 }
 
-Result<int> run(RunFlags& flags) {
+// Everything up to the last token. `running` is made here and outlives the result.
+Result<GenerateResult> generate_text(RunFlags& flags, std::unique_ptr<RunningEngine>& running,
+                                     ResultOutput& out) {
   if (flags.seed < -1 || flags.seed >= std::int64_t{random_seed})
     return Error{ErrorCode::usage, fmt::format("--seed {}: must be 0 to {}, or -1 for a random one",
                                                flags.seed, random_seed - 1)};
@@ -77,20 +79,39 @@ Result<int> run(RunFlags& flags) {
   MILLRACE_TRY(check_options(flags.generate));
   MILLRACE_ASSIGN(const std::string text, prompt_text(flags));
   if (text.empty()) return Error{ErrorCode::usage, "the prompt is empty (give text with -p or -f)"};
-  MILLRACE_ASSIGN(const auto running, start_engine(flags.engine,
-                                                   {{"--trace", flags.generate.trace_path},
-                                                    {"--dump-state", flags.generate.state_path}},
-                                                   {{"-f", flags.prompt_file}}));
+  MILLRACE_ASSIGN(running, start_engine(flags.engine,
+                                        {{"--trace", flags.generate.trace_path},
+                                         {"--dump-state", flags.generate.state_path}},
+                                        {{"-f", flags.prompt_file}}));
   Engine& engine = *running->engine;
   if (flags.chat) MILLRACE_TRY(encode_message(engine, text, flags.generate.prompt));
   else MILLRACE_TRY(encode_prompt(engine, text, flags.generate.prompt));
   // An answer stands for itself; what continues a text is shown behind it.
   if (!flags.json && !flags.chat) flags.generate.echo = text;
+  return generate(engine, flags.generate, [&](std::string_view piece) {
+    if (!flags.json && !out.write(piece)) cancel_flag() = true;
+  });
+}
+
+// For a run that came to nothing: what --json promises is one object, whatever happens.
+Json error_json(const Error& error) {
+  const bool cancelled = error.code == ErrorCode::cancelled;
+  return Json::object()
+      .set("finish_reason",
+           finish_reason_name(cancelled ? FinishReason::cancelled : FinishReason::error))
+      .set("error", error.what);
+}
+
+Result<int> run(RunFlags& flags) {
   ResultOutput out;
-  MILLRACE_ASSIGN(const GenerateResult result,
-                  generate(engine, flags.generate, [&](std::string_view piece) {
-                    if (!flags.json && !out.write(piece)) cancel_flag() = true;
-                  }));
+  std::unique_ptr<RunningEngine> running;
+  const auto made = generate_text(flags, running, out);
+  if (!made) {
+    if (flags.json) out.write(error_json(made.error()).dump(2) + "\n");
+    return made.error();
+  }
+  const GenerateResult& result = *made;
+  const Engine& engine = *running->engine;
   out.write(flags.json ? report_json(engine, result).dump(2) + "\n" : "\n");
   if (!flags.engine.quiet) std::fputs(("\n" + report_table(engine, result)).c_str(), stderr);
   MILLRACE_TRY(out.status());
@@ -148,7 +169,8 @@ void add_run(CLI::App& app, int& code) {
       ->add_option("--dump-state", flags->generate.state_path,
                    "write the float32 logits that were sampled from")
       ->check(not_empty());
-  command->add_flag("--json", flags->json, "print one JSON object on stdout, the text inside");
+  command->add_flag("--json", flags->json,
+                    "print one JSON object on stdout, the text or the error inside");
   command->callback([flags, &code] {
     auto done = run(*flags);
     code = done ? *done : report_error(done.error());

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/limits.h"
 #include "runtime/base/log.h"
 
 namespace millrace {
@@ -190,6 +191,7 @@ class Probe {
     jinja::RenderOptions options;
     options.variables = *std::move(variables);
     options.now = request.now;
+    options.steps_max = limits::template_probe_steps_max;
     const auto rendered = program_.render(options);
     return rendered && rendered->text.find(word) != std::string::npos;
   }

@@ -34,7 +34,8 @@ inline constexpr std::size_t template_bytes_max =
     512 * KiB;                                         // source; published ones have < 32 KiB
 inline constexpr unsigned template_nesting_max = 100;  // of expressions and blocks, in the source
 inline constexpr unsigned template_depth_max = 800;    // of evaluation: macros times nesting
-inline constexpr std::uint64_t template_steps_max = 50'000'000;  // a few seconds of one core
+inline constexpr std::uint64_t template_steps_max = 50'000'000;       // a few seconds of one core
+inline constexpr std::uint64_t template_probe_steps_max = 1'000'000;  // of the probes at load
 inline constexpr std::size_t template_string_bytes_max = text_bytes_max;  // of the output, too
 inline constexpr std::size_t template_memory_bytes_max = 256 * MiB;
 inline constexpr std::int64_t template_range_max = 100'000;  // numbers in one range()

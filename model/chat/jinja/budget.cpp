@@ -9,7 +9,7 @@ std::string Budget::problem() const {
     return fmt::format("a text grows beyond {} bytes", limits::template_string_bytes_max);
   if ((overdrawn_ & memory_bit) != 0)
     return fmt::format("it needs more than {} bytes of memory", limits::template_memory_bytes_max);
-  return fmt::format("it does not end within {} steps", limits::template_steps_max);
+  return fmt::format("it does not end within {} steps", steps_max_);
 }
 
 }  // namespace millrace::jinja

@@ -13,10 +13,12 @@ namespace millrace::jinja {
 
 class Budget {
  public:
+  explicit Budget(std::uint64_t steps_max = limits::template_steps_max) : steps_max_(steps_max) {}
+
   // A step is about the work of evaluating one small expression.
   void work(std::uint64_t steps) noexcept {
     steps_ += steps;
-    if (steps_ > limits::template_steps_max) overdrawn_ |= steps_bit;
+    if (steps_ > steps_max_) overdrawn_ |= steps_bit;
   }
   void work_bytes(std::uint64_t bytes) noexcept { work(bytes / bytes_per_step); }
   void claim_bytes(std::size_t bytes) noexcept {
@@ -35,6 +37,7 @@ class Budget {
   static constexpr std::uint64_t bytes_per_step = 64;
   static constexpr unsigned steps_bit = 1, memory_bit = 2, string_bit = 4;
 
+  std::uint64_t steps_max_;
   std::uint64_t steps_ = 0;
   std::size_t live_bytes_ = 0;
   unsigned overdrawn_ = 0;

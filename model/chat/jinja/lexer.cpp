@@ -260,9 +260,12 @@ class Lexer {
     }
     const std::size_t whole_end = digits_end(0);
     std::size_t end = whole_end;
-    if (end + 1 < rest_.size() && rest_[end] == '.' && is_digit_byte(rest_[end + 1]))
+    // In x.1.0 the numbers are two items, not one fraction.
+    const bool item =
+        !tokens_.empty() && tokens_.back().kind == TokenKind::symbol && tokens_.back().text == ".";
+    if (!item && end + 1 < rest_.size() && rest_[end] == '.' && is_digit_byte(rest_[end + 1]))
       end = digits_end(end + 1);
-    if (end < rest_.size() && (rest_[end] == 'e' || rest_[end] == 'E')) {
+    if (!item && end < rest_.size() && (rest_[end] == 'e' || rest_[end] == 'E')) {
       std::size_t digits = end + 1;
       if (digits < rest_.size() && (rest_[digits] == '+' || rest_[digits] == '-')) ++digits;
       if (digits < rest_.size() && is_digit_byte(rest_[digits])) end = digits_end(digits);

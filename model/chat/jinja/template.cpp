@@ -55,7 +55,7 @@ Result<Template> Template::parse(std::string_view source) {
 }
 
 Result<Rendered> Template::render(const RenderOptions& options) const {
-  Budget budget;  // outlives what is accounted to it
+  Budget budget(options.steps_max);  // outlives what is accounted to it
   Heap heap(budget);
   Interpreter interpreter(*program_, heap, options.now);
   for (const Variable& variable : options.variables) {

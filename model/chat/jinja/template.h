@@ -1,9 +1,10 @@
 // A template of the Jinja2 language as chat templates use it: the door of this folder. Sandboxed:
 // it sees the variables it is given and nothing else, and bounded: whatever it does, rendering ends
-// after limits::template_steps_max steps and within limits::template_memory_bytes_max bytes.
+// after RenderOptions::steps_max steps and within limits::template_memory_bytes_max bytes.
 // Immutable once parsed; any number of threads may render it at once.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "runtime/base/json.h"
+#include "runtime/base/limits.h"
 #include "runtime/base/result.h"
 #include "runtime/base/text_range.h"
 
@@ -39,6 +41,7 @@ struct Variable {
 struct RenderOptions {
   std::vector<Variable> variables;
   std::optional<Moment> now;  // none: strftime_now is not defined
+  std::uint64_t steps_max = limits::template_steps_max;
 };
 
 struct Rendered {

@@ -122,7 +122,9 @@ Result<std::string> read_text_file(const std::string& path) {
 Result<std::vector<TokenId>> read_ids_file(const std::string& path) {
   MILLRACE_ASSIGN(const std::string text, read_text_file(path));
   auto parsed = Json::parse(text);
-  if (!parsed) return Error{ErrorCode::usage, path + ": " + parsed.error().what};
+  if (!parsed)
+    return Error{ErrorCode::usage,
+                 path + ": " + parsed.error().what + " (ids as tokenize --json writes them)"};
   const Json* list = parsed->as_array() != nullptr ? &*parsed : parsed->find("ids");
   if (list == nullptr || list->as_array() == nullptr)
     return Error{ErrorCode::usage, path + ": neither an array of ids nor an object with \"ids\""};

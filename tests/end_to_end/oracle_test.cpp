@@ -124,7 +124,7 @@ bool supported(const std::string& name) {
       "mxfp4",    "fusedqkv-q8_0", "fusedexps-q8_0", "mxfp4-bf16", "mla-f32",
       "mla-q8_0", "mxfp4-q8_0",    "groups-f32",     "q4_1",       "q5_0",
       "q5_1",     "iq4_nl",        "q4_k_m",         "q5_k",       "q6_k",
-      "q2_k",     "q3_k",          "lq-q3_k_m",      "lq-q4_k_m"};
+      "q2_k",     "q3_k",          "lq-q3_k_m",      "lq-q4_k_m",  "iq4_xs"};
   const std::size_t dash = name.find('-');
   if (dash == std::string::npos) return false;
   return std::count(families.begin(), families.end(), name.substr(0, dash)) > 0 &&

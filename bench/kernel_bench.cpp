@@ -41,7 +41,7 @@ constexpr DType types[] = {
     DType::mxfp4,  DType::q4_0,    DType::q8_0,   DType::q4_1,  DType::q5_0,    DType::q5_1,
     DType::iq4_nl, DType::q4_k,    DType::q5_k,   DType::q6_k,  DType::q2_k,    DType::q3_k,
     DType::iq4_xs, DType::iq2_xxs, DType::iq2_xs, DType::iq2_s, DType::iq3_xxs, DType::iq3_s,
-    DType::iq1_s,  DType::iq1_m,   DType::f16,    DType::bf16,  DType::f32};
+    DType::iq1_s,  DType::iq1_m,   DType::nvfp4,  DType::f16,   DType::bf16,    DType::f32};
 
 // Where a block has its upper scale bytes: of d, and of dmin (or m) two bytes on.
 struct ScalePlace {

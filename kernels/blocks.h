@@ -68,6 +68,15 @@ inline constexpr std::int8_t mxfp4_codes[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                                 0, -1, -2, -3, -4, -6, -8, -12};
 inline constexpr int mxfp4_code_offset = 12;  // codes + offset are unsigned
 
+// Four sub-blocks s of 16 values, 8 bytes each: byte 8s + j has elements 16s + j (low nibble) and
+// 16s + j + 8. x = scale(d[s]) / 2 * mxfp4 code; a scale has 4 exponent and 3 mantissa bits (bias
+// 7, the sign bit is ignored), 0x7f counts as 0.
+struct BlockNvfp4 {
+  std::uint8_t d[4];
+  std::uint8_t q[32];
+};
+static_assert(sizeof(BlockNvfp4) == 36 && offsetof(BlockNvfp4, q) == 4);
+
 // --- super-blocks of 256 values ---
 
 // s = i / 16, byte 32 (i / 128) + i % 32 of q at bits 2 (i % 128 / 32):

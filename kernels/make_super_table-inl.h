@@ -1,10 +1,13 @@
 // Fills the super-block part of one ISA's table. Included by super_<isa>.cpp only.
 #pragma once
 
+#include "kernels/decode-inl.h"
 #include "kernels/formats/grid_quants-inl.h"
 #include "kernels/formats/iq4_xs-inl.h"
 #include "kernels/formats/k_quants-inl.h"
 #include "kernels/kernel_table.h"
+#include "kernels/matmul_f32-inl.h"
+#include "kernels/matmul_nvfp4-inl.h"
 #include "kernels/matmul_super-inl.h"
 #include "kernels/quantize_super-inl.h"
 
@@ -36,6 +39,10 @@ consteval WeightKernels make_super_table() {
   add_super_type<Isa, FormatIQ3_S>(table, DType::iq3_s);
   add_super_type<Isa, FormatIQ1_S>(table, DType::iq1_s);
   add_super_type<Isa, FormatIQ1_M>(table, DType::iq1_m);
+  const auto nvfp4 = static_cast<std::size_t>(DType::nvfp4);
+  table.matmul_q8[nvfp4] = &matmul_nvfp4<Isa>;
+  table.matmul_f32[nvfp4] = &matmul_f32<Isa, FormatNvfp4>;
+  table.decode_row[nvfp4] = &decode_row<Isa, FormatNvfp4>;
   return table;
 }
 

@@ -8,7 +8,6 @@
 #include "kernels/formats/float-inl.h"
 #include "kernels/formats/mxfp4-inl.h"
 #include "kernels/formats/nibble_blocks-inl.h"
-#include "kernels/formats/q4_0-inl.h"
 #include "kernels/formats/q8_0-inl.h"
 #include "kernels/kernel_table.h"
 #include "kernels/matmul_f32-inl.h"

@@ -16,8 +16,10 @@ struct SuperRows {
   SuperRows(const WeightRows& weights, std::size_t row) {
     const std::size_t left = weights.rows - row;
     count = left < super_rows ? left : super_rows;
-    for (std::size_t r = 0; r < super_rows; ++r)
-      at[r] = weights.data + (row + (r < count ? r : count - 1)) * weights.row_bytes;
+    at[0] = weights.data + row * weights.row_bytes;
+    at[1] = at[0] + (count > 1 ? weights.row_bytes : 0);
+    at[2] = at[1] + (count > 2 ? weights.row_bytes : 0);
+    at[3] = at[2] + (count > 3 ? weights.row_bytes : 0);
   }
   void advance(std::size_t bytes) {
     for (const std::byte*& p : at) p += bytes;
@@ -82,8 +84,7 @@ void matvec_super(const WeightRows& weights, std::size_t row, const Q8SuperBatch
   for (auto& one : acc) one = {Isa::zero(), Isa::zero()};
   for (std::size_t b = 0; b < blocks; b += 4) {
     typename Isa::I32x16 products[4], minima[4], words[4];
-    const std::size_t count = blocks - b < 4 ? blocks - b : 4;
-    for (std::size_t i = 0; i < count; ++i, q += super_values, sum += super_values / 16) {
+    const auto one_block = [&](std::size_t i) __attribute__((always_inline)) {
       ahead = prefetch_lines<Isa, super_rows * Format::block_bytes>(ahead);
       const auto activations = load_super<Isa, Format>(q, sum);
       SuperHeader<Isa> header;
@@ -92,9 +93,13 @@ void matvec_super(const WeightRows& weights, std::size_t row, const Q8SuperBatch
       if constexpr (summed) minima[i] = dot_minima<Isa, Format>(header, activations);
       words[i] = header.words;
       rows.advance(Format::block_bytes);
-    }
-    for (std::size_t i = 1; i < 4; ++i)
-      if (i >= count) products[i] = minima[i] = words[i] = Isa::zero_i();
+      q += super_values;
+      sum += super_values / 16;
+    };
+    const std::size_t count = blocks - b < 4 ? blocks - b : 4;
+    if (count < 4)
+      for (std::size_t i = 0; i < 4; ++i) products[i] = minima[i] = words[i] = Isa::zero_i();
+    for (std::size_t i = 0; i < count; ++i) one_block(i);
     step_super<Isa, Format>(Isa::group_order_i(Isa::reduce_lanes(products)),
                             summed ? Isa::reduce_quads(minima) : Isa::zero_i(),
                             Isa::template pick_words<Format::factor_word>(words),
@@ -103,12 +108,12 @@ void matvec_super(const WeightRows& weights, std::size_t row, const Q8SuperBatch
   // The tree over 16 classes: 4k + i with k here, then i within each row's four lanes.
   typename Isa::F32x16 part[4];
   for (std::size_t k = 0; k < 4; ++k) part[k] = total_super<Isa, Format>(acc[k]);
+  auto result = Isa::add(Isa::add(part[0], part[2]), Isa::add(part[1], part[3]));
+  result = Isa::add(result, Isa::swap_twos(result));
+  result = Isa::add(result, Isa::swap_pairs(result));
   alignas(64) float lanes[16];
-  Isa::store(lanes, Isa::add(Isa::add(part[0], part[2]), Isa::add(part[1], part[3])));
-  for (std::size_t r = 0; r < rows.count; ++r) {
-    const float* const v = lanes + 4 * r;
-    y[row + r] = (v[0] + v[2]) + (v[1] + v[3]);
-  }
+  Isa::store(lanes, result);
+  for (std::size_t r = 0; r < rows.count; ++r) y[row + r] = lanes[4 * r];
 }
 
 // Four rows, `count` tokens of 2..4; the missing ones repeat the last and are dropped.

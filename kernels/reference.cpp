@@ -76,6 +76,27 @@ Block read_block(DType type, const std::byte* p) {
   }
 }
 
+// NVFP4: four sub-blocks of 16 values.
+struct ScaledCodes {
+  double scale[4];
+  int code[64];
+};
+ScaledCodes read_nvfp4(const std::byte* p) {
+  ScaledCodes out;
+  for (int s = 0; s < 4; ++s) {
+    const int byte = std::to_integer<int>(p[s]) & 127;
+    const int exponent = byte >> 3;
+    const double mantissa = exponent == 0 ? byte : 8 + byte % 8;
+    out.scale[s] = byte == 127 ? 0 : std::ldexp(mantissa, std::max(exponent, 1) - 10) / 2;
+    for (int j = 0; j < 8; ++j) {
+      const int both = std::to_integer<int>(p[4 + 8 * s + j]);
+      out.code[16 * s + j] = mxfp4_codes[both & 15];
+      out.code[16 * s + 8 + j] = mxfp4_codes[both >> 4];
+    }
+  }
+  return out;
+}
+
 float tree(float (&acc)[16]) {
   for (int half = 8; half > 0; half /= 2)
     for (int i = 0; i < half; ++i) acc[i] += acc[i + half];
@@ -117,6 +138,9 @@ bool decode_parts(DType type, const std::byte* row, std::size_t columns, double*
     } else if (type == DType::bf16) {
       const std::uint32_t bits = static_cast<std::uint32_t>(read_as<std::uint16_t>(row)) << 16;
       out[i] = read_as<float>(reinterpret_cast<const std::byte*>(&bits));
+    } else if (type == DType::nvfp4) {
+      const ScaledCodes block = read_nvfp4(row);
+      for (std::size_t j = 0; j < 64; ++j) out[i + j] = block.scale[j / 16] * block.code[j];
     } else if (info.block_elems == 256) {
       const SuperBlock block = read_super_block(type, row);
       has_minima = block.has_minima;
@@ -197,6 +221,19 @@ float dot_q8_super(DType type, const std::byte* row, std::size_t columns, const 
   return tree(acc.products);
 }
 
+// A scale block of 16 values, its activations scaled per 32.
+float dot_nvfp4(const std::byte* row, std::size_t columns, const std::int8_t* q,
+                const float* scale) {
+  Accumulators acc;
+  for (std::size_t b = 0; b < columns / 16; ++b) {
+    const ScaledCodes block = read_nvfp4(row + b / 4 * 36);
+    std::int32_t products = 0;
+    for (std::size_t i = 0; i < 16; ++i) products += block.code[b % 4 * 16 + i] * q[16 * b + i];
+    acc.add(b, products, block.scale[b % 4], scale[b / 2]);
+  }
+  return tree(acc.products);
+}
+
 }  // namespace
 
 bool quantize_q8(const float* x, std::size_t columns, std::int8_t* q, float* scale,
@@ -225,6 +262,7 @@ bool quantize_q8_super(const float* x, std::size_t columns, std::int8_t* q, floa
 float dot_q8(DType type, const std::byte* row, std::size_t columns, const std::int8_t* q,
              const float* scale) {
   if (dtype_info(type).block_elems == 256) return dot_q8_super(type, row, columns, q, scale);
+  if (type == DType::nvfp4) return dot_nvfp4(row, columns, q, scale);
   Accumulators acc;
   bool has_minimum = false;
   const std::size_t block_bytes = dtype_info(type).block_bytes;

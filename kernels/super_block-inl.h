@@ -97,7 +97,7 @@ template <class Isa, class Format>
       const auto* bytes = reinterpret_cast<const std::byte*>(q);
       out.q[v] = Isa::template load_quad<32>(bytes + 128 * (v / 2) + 16 * (v % 2));
     }
-    if constexpr (Format::template signed_codes<Isa>) out.magnitude[v] = Isa::abs_b(out.q[v]);
+    if constexpr (Format::template signed_codes<Isa>) out.magnitude[v] = Isa::magnitudes(out.q[v]);
   }
   if constexpr (has_sums<Isa, Format>) {
     if constexpr (Format::sub_scales == 8) {

@@ -264,8 +264,9 @@ struct FormatIQ1_M : ShiftedGrid<FormatIQ1_M, 16> {
       const unsigned nibble = nibbles >> 4 * g & 15u;
       const unsigned low = byte_at(block + offsetof(BlockIQ1_M, q) + 8 * v + g);
       out.group[g] = iq1s_grid.at[low | (nibble & 7u) << 8];
-      if ((nibble & 8u) != 0) out.bits |= std::uint64_t{0xff} << 8 * g;
+      out.bits |= static_cast<std::uint64_t>(nibble >> 3) << 8 * g;
     }
+    out.bits *= 0xff;  // one bit of each byte to all of it
   }
 };
 

@@ -1,5 +1,5 @@
-// Q4_1, Q5_0, Q5_1 and IQ4_NL over an ISA policy: nibbles with a minimum, a fifth bit, or a code
-// table. What a block format offers to the products: kernels/README.md.
+// Q4_0, Q4_1, Q5_0, Q5_1 and IQ4_NL over an ISA policy: nibbles around a centre, with a minimum, a
+// fifth bit, or a code table. What a block format offers to the products: kernels/README.md.
 #pragma once
 
 #include <cstring>
@@ -65,17 +65,22 @@ struct NibbleBlocks {
   }
 };
 
-struct FormatQ5_0 : NibbleBlocks<BlockQ5_0, true> {
+// Codes around a centre: value = scale * (code - centre).
+template <class Block, bool fifth_bit, int centre>
+struct CentredBlocks : NibbleBlocks<Block, fifth_bit> {
+  using Base = NibbleBlocks<Block, fifth_bit>;
   template <class Isa>
-  static constexpr std::int32_t offset = 16;
+  static constexpr std::int32_t offset = centre;
   template <class Isa>
   [[gnu::always_inline]] static void decode(const std::byte* block,
-                                            typename Isa::F32x16 (&out)[step_vectors]) {
-    decode_codes<Isa>(block, out);
+                                            typename Isa::F32x16 (&out)[2]) {
+    Base::template decode_codes<Isa>(block, out);
     const auto scale = half_at<Isa>(block);
-    for (auto& x : out) x = Isa::mul(scale, Isa::sub(x, Isa::set1(16.0f)));
+    for (auto& x : out) x = Isa::mul(scale, Isa::sub(x, Isa::set1(static_cast<float>(centre))));
   }
 };
+using FormatQ4_0 = CentredBlocks<BlockQ4_0, false, 8>;
+using FormatQ5_0 = CentredBlocks<BlockQ5_0, true, 16>;
 
 // With a minimum m: its products with the activations' sums go into accumulators of their own.
 template <class Block, bool fifth_bit>

@@ -260,6 +260,11 @@ struct Avx2 {
     return _mm_add_epi8(
         a, _mm_and_si128(_mm_cmpeq_epi8(set, bit), _mm_set1_epi8(static_cast<char>(value))));
   }
+  static B16 low_halves(B16 a, B16 b) { return _mm_unpacklo_epi64(a, b); }
+  static B16 high_halves(B16 a, B16 b) { return _mm_unpackhi_epi64(a, b); }
+  static I32x16 u8_to_i32(B16 a) {
+    return {_mm256_cvtepu8_epi32(a), _mm256_cvtepu8_epi32(_mm_unpackhi_epi64(a, a))};
+  }
   static F32x16 i8_to_f32(B16 a) {
     return to_f32({_mm256_cvtepi8_epi32(a), _mm256_cvtepi8_epi32(_mm_unpackhi_epi64(a, a))});
   }
@@ -332,6 +337,20 @@ struct Avx2 {
             _mm256_add_epi32(dot_i_half(w_lo.hi, a_lo.hi), dot_i_half(w_hi.hi, a_hi.hi))};
   }
 
+  static B64 low_halves(const B64& a, const B64& b) {
+    return {_mm256_unpacklo_epi64(a.lo, b.lo), _mm256_unpacklo_epi64(a.hi, b.hi)};
+  }
+  static B64 high_halves(const B64& a, const B64& b) {
+    return {_mm256_unpackhi_epi64(a.lo, b.lo), _mm256_unpackhi_epi64(a.hi, b.hi)};
+  }
+  static B64 magnitudes(const B64& a) { return {_mm256_abs_epi8(a.lo), _mm256_abs_epi8(a.hi)}; }
+  static __m256i dot_small_half(__m256i w, __m256i a, __m256i abs_a) {
+    return _mm256_madd_epi16(_mm256_maddubs_epi16(abs_a, _mm256_sign_epi8(w, a)),
+                             _mm256_set1_epi16(1));
+  }
+  static I32x16 dot_small(const B64& w, const B64& a, const B64& abs_a) {
+    return {dot_small_half(w.lo, a.lo, abs_a.lo), dot_small_half(w.hi, a.hi, abs_a.hi)};
+  }
   static I32x16 dot_biased(const B64& w_lo, const B64& a_lo, const B64& w_hi, const B64& a_hi) {
     return dot_i(w_lo, a_lo, w_hi, a_hi);
   }

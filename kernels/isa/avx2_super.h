@@ -88,7 +88,6 @@ struct Avx2Super : Avx2 {
     return {_mm256_sub_epi8(_mm256_xor_si256(a.lo, mask.lo), mask.lo),
             _mm256_sub_epi8(_mm256_xor_si256(a.hi, mask.hi), mask.hi)};
   }
-  static B64 abs_b(const B64& a) { return {_mm256_abs_epi8(a.lo), _mm256_abs_epi8(a.hi)}; }
   static I32x16 words(const B64& a) { return {a.lo, a.hi}; }
   static B64 bytes(const I32x16& a) { return {a.lo, a.hi}; }
 
@@ -127,16 +126,9 @@ struct Avx2Super : Avx2 {
                         scale);
   }
 
-  static __m256i signed_half(__m256i w, __m256i a, __m256i abs_a) {
-    return _mm256_madd_epi16(_mm256_maddubs_epi16(abs_a, _mm256_sign_epi8(w, a)),
-                             _mm256_set1_epi16(1));
-  }
   static I32x16 dot_signed(const B64& w_lo, const B64& a_lo, const B64& abs_lo, const B64& w_hi,
                            const B64& a_hi, const B64& abs_hi) {
-    return {_mm256_add_epi32(signed_half(w_lo.lo, a_lo.lo, abs_lo.lo),
-                             signed_half(w_hi.lo, a_hi.lo, abs_hi.lo)),
-            _mm256_add_epi32(signed_half(w_lo.hi, a_lo.hi, abs_lo.hi),
-                             signed_half(w_hi.hi, a_hi.hi, abs_hi.hi))};
+    return add_i(dot_small(w_lo, a_lo, abs_lo), dot_small(w_hi, a_hi, abs_hi));
   }
 
   // --- four rows by four blocks (or tokens) ---
@@ -205,6 +197,9 @@ struct Avx2Super : Avx2 {
     const __m256i x = _mm256_broadcastsi128_si256(_mm_setr_epi32(
         static_cast<int>(a), static_cast<int>(b), static_cast<int>(c), static_cast<int>(d)));
     return {x, x};
+  }
+  static F32x16 swap_twos(const F32x16& a) {
+    return {_mm256_permute_ps(a.lo, 0x4e), _mm256_permute_ps(a.hi, 0x4e)};
   }
   static F32x16 repeat4(const float* p) {
     const __m256 x = _mm256_broadcast_ps(reinterpret_cast<const __m128*>(p));

@@ -187,6 +187,9 @@ struct Avx512 {
         _mm_test_epi8_mask(_mm_shuffle_epi8(b, bytes_twice<byte>()), bit_of_byte());
     return _mm_mask_add_epi8(a, set, a, _mm_set1_epi8(static_cast<char>(value)));
   }
+  static B16 low_halves(B16 a, B16 b) { return _mm_unpacklo_epi64(a, b); }
+  static B16 high_halves(B16 a, B16 b) { return _mm_unpackhi_epi64(a, b); }
+  static I32x16 u8_to_i32(B16 a) { return _mm512_cvtepu8_epi32(a); }
   static F32x16 i8_to_f32(B16 a) { return to_f32(_mm512_cvtepi8_epi32(a)); }
   static void store_i8(std::int8_t* p, I32x16 a) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a));
@@ -235,6 +238,15 @@ struct Avx512 {
                             _mm512_madd_epi16(signed_pairs(w_hi, a_hi), ones));
   }
 
+  static B64 low_halves(B64 a, B64 b) { return _mm512_unpacklo_epi64(a, b); }
+  static B64 high_halves(B64 a, B64 b) { return _mm512_unpackhi_epi64(a, b); }
+  static B64 magnitudes(B64 a) { return _mm512_abs_epi8(a); }
+  static B64 with_sign_of(B64 w, B64 a) {
+    return _mm512_mask_sub_epi8(w, _mm512_movepi8_mask(a), _mm512_setzero_si512(), w);
+  }
+  static I32x16 dot_small(B64 w, B64 a, B64 abs_a) {
+    return _mm512_madd_epi16(_mm512_maddubs_epi16(abs_a, with_sign_of(w, a)), _mm512_set1_epi16(1));
+  }
   static I32x16 dot_biased(B64 w_lo, B64 a_lo, B64 w_hi, B64 a_hi) {
     return dot_i(w_lo, a_lo, w_hi, a_hi);
   }

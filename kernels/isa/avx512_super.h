@@ -11,6 +11,7 @@ template <class Base>
 struct Avx512SuperOf : Base {
   using Base::load_b16;
   using Base::load_b64;
+  using Base::with_sign_of;
   using typename Base::B64;
   using typename Base::F32x16;
   using typename Base::I32x16;
@@ -66,7 +67,6 @@ struct Avx512SuperOf : Base {
   static B64 negate_where(B64 a, std::uint64_t bits) {
     return _mm512_mask_sub_epi8(a, bits, _mm512_setzero_si512(), a);
   }
-  static B64 abs_b(B64 a) { return _mm512_abs_epi8(a); }
   static I32x16 words(B64 a) { return a; }
   static B64 bytes(I32x16 a) { return a; }
 
@@ -87,18 +87,13 @@ struct Avx512SuperOf : Base {
   static I32x16 multiply_add(I32x16 acc, B64 u, B64 a, B64 scale) {
     return _mm512_add_epi32(acc, _mm512_madd_epi16(_mm512_maddubs_epi16(u, a), scale));
   }
-  static B64 with_sign_of(B64 w, B64 a) {
-    return _mm512_mask_sub_epi8(w, _mm512_movepi8_mask(a), _mm512_setzero_si512(), w);
-  }
   static I32x16 multiply_add_signed(I32x16 acc, B64 w, B64 a, B64 abs_a, B64 scale) {
     return multiply_add(acc, abs_a, with_sign_of(w, a), scale);
   }
 
   static I32x16 dot_signed(B64 w_lo, B64 a_lo, B64 abs_lo, B64 w_hi, B64 a_hi, B64 abs_hi) {
-    const __m512i ones = _mm512_set1_epi16(1);
-    return _mm512_add_epi32(
-        _mm512_madd_epi16(_mm512_maddubs_epi16(abs_lo, with_sign_of(w_lo, a_lo)), ones),
-        _mm512_madd_epi16(_mm512_maddubs_epi16(abs_hi, with_sign_of(w_hi, a_hi)), ones));
+    return _mm512_add_epi32(Base::dot_small(w_lo, a_lo, abs_lo),
+                            Base::dot_small(w_hi, a_hi, abs_hi));
   }
 
   // --- four rows by four blocks (or tokens) ---
@@ -147,6 +142,7 @@ struct Avx512SuperOf : Base {
     return _mm512_set4_epi32(static_cast<int>(d), static_cast<int>(c), static_cast<int>(b),
                              static_cast<int>(a));
   }
+  static F32x16 swap_twos(F32x16 a) { return _mm512_permute_ps(a, 0x4e); }
   static F32x16 repeat4(const float* p) { return _mm512_broadcast_f32x4(_mm_loadu_ps(p)); }
 };
 

@@ -15,6 +15,9 @@ struct Avx512Vnni : Avx512 {
   }
   // w + 128 is unsigned; the caller takes 128 times the sum of a off again.
   static constexpr std::int32_t signed_bias = 128;
+  static I32x16 dot_small(B64 w, B64 a, B64 abs_a) {
+    return _mm512_dpbusd_epi32(zero_i(), abs_a, with_sign_of(w, a));
+  }
   static I32x16 dot_biased(B64 w_lo, B64 a_lo, B64 w_hi, B64 a_hi) {
     return dot_u(w_lo, a_lo, w_hi, a_hi);
   }

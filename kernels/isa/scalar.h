@@ -293,6 +293,15 @@ struct Scalar {
     return map_b16(
         [&](int i) { return a.v[i] + ((b.v[byte + i / 8] >> i % 8 & 1) != 0 ? value : 0); });
   }
+  static B16 low_halves(const B16& a, const B16& b) {
+    return map_b16([&](int i) { return i < 8 ? a.v[i] : b.v[i - 8]; });
+  }
+  static B16 high_halves(const B16& a, const B16& b) {
+    return map_b16([&](int i) { return i < 8 ? a.v[i + 8] : b.v[i]; });
+  }
+  static I32x16 u8_to_i32(const B16& a) {
+    return map_i([&](int i) { return a.v[i]; });
+  }
   static F32x16 i8_to_f32(const B16& a) {
     return map([&](int i) { return static_cast<float>(i8(a.v[i])); });
   }
@@ -358,6 +367,18 @@ struct Scalar {
         sum += i8(w_lo.v[i]) * i8(a_lo.v[i]) + i8(w_hi.v[i]) * i8(a_hi.v[i]);
       return sum;
     });
+  }
+  static B64 low_halves(const B64& a, const B64& b) {
+    return map_b([&](int i) { return i % 16 < 8 ? a.v[i] : b.v[i - 8]; });
+  }
+  static B64 high_halves(const B64& a, const B64& b) {
+    return map_b([&](int i) { return i % 16 < 8 ? a.v[i + 8] : b.v[i]; });
+  }
+  static B64 magnitudes(const B64& a) {
+    return map_b([&](int i) { return i8(a.v[i]) < 0 ? -i8(a.v[i]) : i8(a.v[i]); });
+  }
+  static I32x16 dot_small(const B64& w, const B64& a, const B64&) {
+    return dot_i(w, a, B64{}, B64{});
   }
   static I32x16 dot_biased(const B64& w_lo, const B64& a_lo, const B64& w_hi, const B64& a_hi) {
     return dot_i(w_lo, a_lo, w_hi, a_hi);

@@ -60,9 +60,6 @@ struct ScalarSuper : Scalar {
   static B64 negate_where(const B64& a, std::uint64_t bits) {
     return map_b([&](int i) { return (bits >> i & 1) != 0 ? -a.v[i] : a.v[i]; });
   }
-  static B64 abs_b(const B64& a) {
-    return map_b([&](int i) { return i8(a.v[i]) < 0 ? -i8(a.v[i]) : i8(a.v[i]); });
-  }
   static I32x16 words(const B64& a) { return __builtin_bit_cast(I32x16, a); }
   static B64 bytes(const I32x16& a) { return __builtin_bit_cast(B64, a); }
 
@@ -157,6 +154,9 @@ struct ScalarSuper : Scalar {
   static I32x16 repeat4_i(std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d) {
     const std::uint32_t each[4] = {a, b, c, d};
     return map_i([&](int i) { return each[i % 4]; });
+  }
+  static F32x16 swap_twos(const F32x16& a) {
+    return map([&](int i) { return a.v[i ^ 2]; });
   }
   static F32x16 repeat4(const float* p) {
     return map([&](int i) { return p[i % 4]; });

@@ -25,12 +25,14 @@ inline constexpr std::array float_types = {DType::f32, DType::f16, DType::bf16};
 // All types that meet rounded activations.
 inline std::vector<DType> quantized_types() {
   std::vector<DType> types(block_types.begin(), block_types.end());
+  types.push_back(DType::nvfp4);
   types.insert(types.end(), super_types.begin(), super_types.end());
   return types;
 }
 inline bool is_super(DType type) { return dtype_info(type).block_elems == 256; }
 // Columns of that many blocks of activations; fewer of super-blocks, to keep the tests short.
 inline std::size_t columns_of(DType type, std::size_t blocks) {
+  if (type == DType::nvfp4) return 64 * ((blocks + 1) / 2);
   return is_super(type) ? 256 * ((blocks + 1) / 2) : 32 * blocks;
 }
 
@@ -79,6 +81,7 @@ struct HalfFields {
 inline HalfFields half_fields(DType type) {
   switch (type) {
     case DType::mxfp4:
+    case DType::nvfp4:
     case DType::iq1_m:
       return {0, 0};
     case DType::q4_1:
@@ -107,6 +110,7 @@ inline void spread_half(std::byte* block, std::uint16_t half) {
 // Whether a byte of a block belongs to a scale in floating point.
 inline bool is_scale_byte(DType type, std::size_t at) {
   if (type == DType::mxfp4) return at == 0;
+  if (type == DType::nvfp4) return at < 4;
   if (type == DType::iq1_m) return at >= 48;
   const HalfFields fields = half_fields(type);
   return at >= fields.offset && at < fields.offset + 2 * fields.count;

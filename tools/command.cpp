@@ -46,14 +46,14 @@ Result<SizeSpec> size_flag(const char* flag, const std::string& text) {
   return size;
 }
 
+}  // namespace
+
 void install_interrupt_handler() noexcept {
   cancel_flag();  // constructed before a signal can come
   for (const int signal : {SIGINT, SIGTERM})
     if (std::signal(signal, SIG_IGN) != SIG_IGN)  // ignored by who started us: it stays so
       std::signal(signal, on_interrupt);
 }
-
-}  // namespace
 
 bool ResultOutput::write(std::string_view text) noexcept {
   if (errno_ != 0) return false;

@@ -63,11 +63,15 @@ Result<std::unique_ptr<RunningEngine>> start_engine(const EngineFlags& flags,
                                                     const std::vector<NamedPath>& outputs = {},
                                                     const std::vector<NamedPath>& inputs = {});
 
+// From here on Ctrl-C sets the cancel flag; the second one ends the program.
+void install_interrupt_handler() noexcept;
+
 // Prints the error on stderr; returns its exit code.
 int report_error(const Error& error);
 
 // Each adds its subcommand; the callback leaves the exit code in `code`.
 void add_run(CLI::App& app, int& code);
+void add_fixture(CLI::App& app, int& code);
 void add_logits(CLI::App& app, int& code);
 void add_tokenize(CLI::App& app, int& code);
 void add_perplexity(CLI::App& app, int& code);

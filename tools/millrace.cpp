@@ -57,6 +57,7 @@ int run_program(int argc, char** argv) {
       "130 Ctrl-C.");
   int code = 0;
   millrace::tools::add_run(app, code);
+  millrace::tools::add_fixture(app, code);
   millrace::tools::add_logits(app, code);
   millrace::tools::add_tokenize(app, code);
   millrace::tools::add_perplexity(app, code);

@@ -1,0 +1,76 @@
+// millrace fixture: model files of known shapes with random weights.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+
+#include "runtime/base/units.h"
+#include "runtime/fixture/fixture.h"
+#include "tools/command.h"
+
+namespace millrace::tools {
+
+namespace {
+
+struct FixtureFlags {
+  std::string shape, type, out;
+  ShapeChanges changes;
+  std::uint64_t seed = 1;
+  bool quiet = false;
+};
+
+std::string summary(const FixtureOptions& options, const FixturePlan& plan) {
+  const ModelShape& shape = options.shape;
+  std::string text = fmt::format("{}, {}: {:.2f} GB ({}), {} layers", shape.name, options.mix->name,
+                                 static_cast<double>(plan.file_bytes) * 1e-9,
+                                 format_bytes(plan.file_bytes), shape.layers);
+  if (shape.experts > 0)
+    text +=
+        fmt::format(", {} of {} experts of {}, pool {}, trunk {}", shape.experts_used,
+                    shape.experts, format_bytes(plan.expert_bytes), format_bytes(plan.pool_bytes),
+                    format_bytes(plan.file_bytes - plan.pool_bytes));
+  return text;
+}
+
+Status run(const FixtureFlags& flags) {
+  FixtureOptions options;
+  MILLRACE_ASSIGN(options.shape, find_model_shape(flags.shape));
+  MILLRACE_TRY(change_shape(options.shape, flags.changes));
+  MILLRACE_ASSIGN(options.mix, find_type_mix(flags.type));
+  options.seed = flags.seed;
+  options.path = flags.out;
+  const FixturePlan plan = plan_fixture(options);
+  MILLRACE_TRY(check_outputs({{"OUT", flags.out}}, {}));
+  if (!flags.quiet)
+    std::fprintf(stderr, "millrace: %s: %s\n", flags.out.c_str(), summary(options, plan).c_str());
+  install_interrupt_handler();
+  ProgressLine progress(!flags.quiet && stderr_is_terminal());
+  return write_fixture(options, plan, progress, cancel_flag());
+}
+
+}  // namespace
+
+void add_fixture(CLI::App& app, int& code) {
+  auto flags = std::make_shared<FixtureFlags>();
+  CLI::App* command = app.add_subcommand(
+      "fixture", "write a model file of a known shape with random weights, for measurements");
+  command->add_option("OUT", flags->out, "GGUF file to write")->required()->check(not_empty());
+  command->add_option("--shape", flags->shape, model_shape_names())->required()->check(not_empty());
+  command->add_option("--type", flags->type, type_mix_names())->required()->check(not_empty());
+  command->add_option("--layers", flags->changes.layers,
+                      "other numbers than the model's own: layers");
+  command->add_option("--width", flags->changes.width, "of the hidden state");
+  command->add_option("--experts", flags->changes.experts, "per layer");
+  command->add_option("--experts-used", flags->changes.experts_used, "per token");
+  command->add_option("--expert-width", flags->changes.expert_width, "inner width of an expert");
+  command->add_option("--vocabulary", flags->changes.vocabulary, "tokens");
+  command->add_option("--context", flags->changes.context, "trained context that the file names");
+  command->add_option("--seed", flags->seed, "other weights")->capture_default_str();
+  command->add_flag("-q,--quiet", flags->quiet, "errors only");
+  command->callback([flags, &code] {
+    const auto done = run(*flags);
+    code = done ? 0 : report_error(done.error());
+  });
+}
+
+}  // namespace millrace::tools

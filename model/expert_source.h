@@ -18,6 +18,7 @@ enum Slice : unsigned { slice_gate = 1, slice_up = 2, slice_down = 4, slice_all 
 // returned.
 struct ExpertRequest {
   ExpertKey key;
+  std::uint32_t tokens = 1;  // of the batch, that chose the expert: what it is worth keeping
   // Called when slices become readable: once with slice_all from inside request() for a hit; for a
   // miss from the I/O thread, one call per newly ready set of bits (each bit once). With bits == 0
   // the request has failed (`failure` is set) and no more calls come; release() is still due. Must

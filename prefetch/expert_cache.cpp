@@ -1,5 +1,7 @@
 #include "prefetch/expert_cache.h"
 
+#include <algorithm>
+
 #include "runtime/base/check.h"
 
 namespace millrace {
@@ -35,7 +37,9 @@ ExpertCache::ExpertCache(const SlotLayout& layout, const SlotPlan& plan, std::ui
       slot_of_(layout.experts(), no_slot),
       free_(plan.groups.size(), no_slot) {
   MILLRACE_CHECK(policy_ != nullptr && group_of_class_.size() == layout.classes().size());
-  PolicyShape shape{.layers = layout.layers(), .group_of_slot = {}, .floors = {}};
+  PolicyShape shape{.layers = layout.layers(), .experts = 0, .group_of_slot = {}, .floors = {}};
+  for (LayerIndex layer = 0; layer < layout.layers(); ++layer)
+    shape.experts = std::max(shape.experts, layout.experts(layer));
   for (std::uint32_t group = 0; group < plan.groups.size(); ++group) {
     MILLRACE_CHECK(plan.groups[group].slots > 0);
     shape.group_of_slot.insert(shape.group_of_slot.end(), plan.groups[group].slots, group);
@@ -50,7 +54,7 @@ ExpertCache::ExpertCache(const SlotLayout& layout, const SlotPlan& plan, std::ui
   policy_->prepare(shape);
 }
 
-ExpertCache::Asked ExpertCache::ask(ExpertKey key) noexcept {
+ExpertCache::Asked ExpertCache::ask(ExpertKey key, std::uint32_t tokens) noexcept {
   const SlotIndex slot = find(key);
   if (slot == no_slot) {
     ++counters_.misses;
@@ -59,11 +63,11 @@ ExpertCache::Asked ExpertCache::ask(ExpertKey key) noexcept {
   const bool hit = at(slot).phase == Phase::ready;
   ++(hit ? counters_.hits : counters_.misses);
   if (!hit) ++counters_.joined;
-  claim(slot);
+  claim(slot, tokens);
   return {slot, hit};
 }
 
-SlotIndex ExpertCache::assign(ExpertKey key) noexcept {
+SlotIndex ExpertCache::assign(ExpertKey key, std::uint32_t tokens) noexcept {
   SlotIndex& entry = slot_of_[layout_.index(key)];
   MILLRACE_CHECK(entry == no_slot);
   const std::uint32_t in = group(key);
@@ -83,15 +87,15 @@ SlotIndex ExpertCache::assign(ExpertKey key) noexcept {
   at(slot).claims = 1;
   entry = slot;
   ++counters_.loads;
-  policy_->inserted(slot, key);
+  policy_->inserted(slot, key, tokens);
   return slot;
 }
 
-SlotIndex ExpertCache::join(ExpertKey key) noexcept {
+SlotIndex ExpertCache::join(ExpertKey key, std::uint32_t tokens) noexcept {
   const SlotIndex slot = find(key);
   MILLRACE_CHECK(slot != no_slot && at(slot).phase == Phase::loading);
   ++counters_.joined;
-  claim(slot);
+  claim(slot, tokens);
   return slot;
 }
 
@@ -135,9 +139,9 @@ void ExpertCache::set_free(SlotIndex slot) noexcept {
   free_[at(slot).group] = slot;
 }
 
-void ExpertCache::claim(SlotIndex slot) noexcept {
+void ExpertCache::claim(SlotIndex slot, std::uint32_t tokens) noexcept {
   ++at(slot).claims;
-  policy_->touched(slot);
+  policy_->touched(slot, tokens);
 }
 
 }  // namespace millrace

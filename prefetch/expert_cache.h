@@ -24,6 +24,12 @@ struct CacheCounters {
   std::uint64_t evictions = 0;
 };
 
+// Tokens of a call whose tokens made so many choices, top-k each; at least one.
+constexpr std::uint32_t call_tokens(std::uint64_t choices, std::uint32_t top_k) noexcept {
+  const std::uint64_t each = top_k == 0 ? 1 : top_k;
+  return choices <= each ? 1 : static_cast<std::uint32_t>((choices + each - 1) / each);
+}
+
 class ExpertCache {
  public:
   enum class State : std::uint8_t { absent, loading, ready, in_use };
@@ -32,19 +38,23 @@ class ExpertCache {
   ExpertCache(const SlotLayout& layout, const SlotPlan& plan, std::uint32_t top_k,
               std::unique_ptr<EvictionPolicy> policy);
 
-  // A new request: counts it, and claims the expert's slot if it is ready (hit) or loading
-  // (joined). no_slot: absent, a miss; assign() may follow.
+  // A call of `layer` for `tokens` tokens begins; its requests follow.
+  void begin(LayerIndex layer, std::uint32_t tokens) noexcept {
+    policy_->layer_asked(layer, tokens);
+  }
+  // A new request, by `tokens` tokens of the call: counts it, and claims the expert's slot if it is
+  // ready (hit) or loading (joined). no_slot: absent, a miss; assign() may follow.
   struct Asked {
     SlotIndex slot = no_slot;
     bool hit = false;
   };
-  Asked ask(ExpertKey key) noexcept;
+  Asked ask(ExpertKey key, std::uint32_t tokens = 1) noexcept;
   // Gives an absent expert a slot, in state loading and claimed once: a free one, or that of an
   // evicted expert. Slots with claims or loads are never taken. no_slot: none can be had now, ask
   // again when release() or finish() returned true for the group.
-  SlotIndex assign(ExpertKey key) noexcept;
+  SlotIndex assign(ExpertKey key, std::uint32_t tokens = 1) noexcept;
   // Claims a loading expert for a request that was counted as absent before.
-  SlotIndex join(ExpertKey key) noexcept;
+  SlotIndex join(ExpertKey key, std::uint32_t tokens = 1) noexcept;
 
   // The load went wrong: the expert is absent at once (the next request tries again); the slot
   // stays occupied until finish() and the last release().
@@ -78,7 +88,7 @@ class ExpertCache {
   Slot& at(SlotIndex slot) noexcept { return slots_[static_cast<std::size_t>(slot)]; }
   const Slot& at(SlotIndex slot) const noexcept { return slots_[static_cast<std::size_t>(slot)]; }
   void set_free(SlotIndex slot) noexcept;
-  void claim(SlotIndex slot) noexcept;
+  void claim(SlotIndex slot, std::uint32_t tokens) noexcept;
 
   const SlotLayout& layout_;
   std::vector<std::uint32_t> group_of_class_;

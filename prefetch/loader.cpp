@@ -78,6 +78,7 @@ Loader::Loader(LoaderParts parts)
       files_(parts.files),
       scheduler_(parts.scheduler),
       activity_(parts.activity),
+      top_k_(parts.top_k),
       cache_(parts.layout, parts.plan, parts.top_k, std::move(parts.policy)),
       loads_(parts.blocks.size()),
       queues_(parts.plan.groups.size()),
@@ -120,6 +121,7 @@ void Loader::request(std::span<ExpertRequest* const> requests) noexcept {
   ExpertRequest** hits_end = &hits;
   {
     std::unique_lock lock(mutex_);
+    if (!requests.empty()) begin_call(requests);
     // What is here is claimed first, so that a miss of the same call does not evict it.
     for (ExpertRequest* request : requests) {
       MILLRACE_CHECK(request->on_ready != nullptr);
@@ -128,7 +130,7 @@ void Loader::request(std::span<ExpertRequest* const> requests) noexcept {
       request->next = nullptr;
       request->slot = no_slot;
       request->reported_bits = 0;
-      const ExpertCache::Asked asked = cache_.ask(request->key);
+      const ExpertCache::Asked asked = cache_.ask(request->key, request->tokens);
       request->hit = asked.hit;
       if (asked.slot == no_slot) continue;
       attach(*request, asked.slot);
@@ -149,14 +151,21 @@ void Loader::request(std::span<ExpertRequest* const> requests) noexcept {
   }
 }
 
+// Under the lock: tells the cache which layer asks, and for how many tokens: each chose top-k.
+void Loader::begin_call(std::span<ExpertRequest* const> requests) noexcept {
+  std::uint64_t choices = 0;
+  for (const ExpertRequest* request : requests) choices += request->tokens;
+  cache_.begin(requests.front()->key.layer, call_tokens(choices, top_k_));
+}
+
 // Under the lock: a load of its own, a share of one that began in the same call, or the queue.
 void Loader::ask_missing(ExpertRequest& request, Chain& chain) noexcept {
   if (cache_.state(request.key) == ExpertCache::State::loading) {
-    attach(request, cache_.join(request.key));
+    attach(request, cache_.join(request.key, request.tokens));
     return;
   }
   const bool others_wait = queues_[cache_.group(request.key)].first != nullptr;
-  const SlotIndex slot = others_wait ? no_slot : cache_.assign(request.key);
+  const SlotIndex slot = others_wait ? no_slot : cache_.assign(request.key, request.tokens);
   if (slot == no_slot) {
     ++counted_.waits;
     enqueue(request);
@@ -303,7 +312,7 @@ void Loader::serve(std::uint32_t group, Chain& chain) noexcept {
   Queue& queue = queues_[group];
   while (queue.first != nullptr && !closing_) {
     ExpertRequest& request = *queue.first;
-    const SlotIndex slot = cache_.assign(request.key);
+    const SlotIndex slot = cache_.assign(request.key, request.tokens);
     if (slot == no_slot) return;
     leave_queue(request);
     start(slot, request.key, chain);
@@ -318,7 +327,7 @@ void Loader::join_waiting(Queue& queue, SlotIndex slot, ExpertKey key) noexcept 
     ExpertRequest* const next = at->next;
     if (at->key == key) {
       leave_queue(*at);
-      cache_.join(key);
+      cache_.join(key, at->tokens);
       attach(*at, slot);
     }
     at = next;

@@ -105,6 +105,7 @@ class Loader final : public ExpertSource {
   SlotIndex slot_of(const Load& of) const noexcept {
     return static_cast<SlotIndex>(&of - loads_.data());
   }
+  void begin_call(std::span<ExpertRequest* const> requests) noexcept;
   void start(SlotIndex slot, ExpertKey key, Chain& chain) noexcept;
   void attach(ExpertRequest& request, SlotIndex slot) noexcept;
   void leave_load(ExpertRequest& request) noexcept;
@@ -125,6 +126,7 @@ class Loader final : public ExpertSource {
   std::span<const File* const> files_;
   ReadScheduler& scheduler_;
   ActivityClock& activity_;
+  std::uint32_t top_k_;
 
   mutable std::mutex mutex_;
   std::condition_variable quiet_;  // a callback returned that someone waits for, or the last read

@@ -35,11 +35,13 @@ Result<std::unique_ptr<RoutingTrace>> RoutingTrace::create(const std::string& pa
     return Error{ErrorCode::io, fmt::format("{}: cannot be written: {}", path, errno_text(errno))};
   std::setvbuf(file, nullptr, _IONBF, 0);  // blocks are gathered here
   std::unique_ptr<RoutingTrace> trace(new RoutingTrace(path, file));
-  const std::string head = fmt::format(
-      "# model={} arch={} n_layer={} n_expert={} n_expert_used={} expert_bytes={}\n"
-      "turn,phase,step,layer,experts,weights\n",
-      word(header.model), word(header.architecture), header.layers, header.experts,
-      header.experts_used, fmt::join(header.expert_bytes, ","));
+  std::string head =
+      fmt::format("# model={} arch={} n_layer={} n_expert={} n_expert_used={}", word(header.model),
+                  word(header.architecture), header.layers, header.experts, header.experts_used);
+  if (!header.expert_bytes.empty())
+    head += fmt::format(" expert_bytes={}", fmt::join(header.expert_bytes, ","));
+  if (header.batch_tokens != 0) head += fmt::format(" batch={}", header.batch_tokens);
+  head += "\nturn,phase,step,layer,experts,weights\n";
   if (std::fwrite(head.data(), 1, head.size(), file) != head.size())
     return Error{ErrorCode::io, fmt::format("{}: write failed: {}", path, errno_text(errno))};
   return trace;

@@ -24,6 +24,7 @@ struct RoutingTraceHeader {
   std::uint32_t experts = 0;
   std::uint32_t experts_used = 0;
   std::vector<std::uint64_t> expert_bytes;  // the different sizes, ascending
+  std::uint32_t batch_tokens = 0;           // of a prompt part at most; 0: not told
 };
 
 enum class RoutingPhase : std::uint8_t { prompt = 0, generation = 1 };

@@ -8,6 +8,7 @@
 #include "io/reader.h"
 #include "model/blocks/linear.h"
 #include "model/kv_cache.h"
+#include "prefetch/eviction_policy.h"
 #include "runtime/base/limits.h"
 #include "runtime/base/units.h"
 
@@ -26,7 +27,7 @@ struct EngineConfig {
   std::string isa;  // empty: the best that the CPU has
   ReaderKind io = ReaderKind::automatic;
   DirectMode direct = DirectMode::automatic;
-  std::string policy = "lru";  // eviction policy of the expert cache
+  std::string policy = eviction_policy_default;  // eviction policy of the expert cache
   std::uint32_t queue_depth = limits::queue_depth_default;
 };
 

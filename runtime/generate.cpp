@@ -99,7 +99,8 @@ class Generation {
                               .layers = spec.hparams.layers,
                               .experts = spec.hparams.experts,
                               .experts_used = spec.hparams.experts_used,
-                              .expert_bytes = {spec.expert_bytes()}};
+                              .expert_bytes = {spec.expert_bytes()},
+                              .batch_tokens = engine_.plan().batch_tokens};
     auto trace = RoutingTrace::create(options_.trace_path, header);
     if (!trace) return Error{trace.error().code, "--trace " + trace.error().what};
     trace_ = *std::move(trace);

@@ -31,6 +31,7 @@ ROOMS = [
     ("PCRE2", r"pcre2.*\.h", r"model/tokenizer/.*"),
     ("nlohmann/json", r"nlohmann/.*", r"runtime/base/json\.cpp"),
     ("spdlog", r"spdlog/.*", r"runtime/base/log\.cpp"),
+    ("zlib", r"zlib\.h", r"prefetch/routing_record\.cpp"),
     ("xxHash", r"xxh.*\.h", r"runtime/base/hash\.cpp"),
     ("CLI11", r"CLI/.*", r"tools/.*"),
     ("Catch2", r"catch2/.*", r"tests/.*"),

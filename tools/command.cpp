@@ -107,7 +107,10 @@ void EngineFlags::add_to(CLI::App& app, bool with_model) {
   app.add_option("--direct", direct, "O_DIRECT: auto (where possible), on, off (page cache)")
       ->capture_default_str();
   app.add_option("--prefetch", prefetch, "predictor: off")->capture_default_str();
-  app.add_option("--policy", policy, "eviction policy of the expert cache")->capture_default_str();
+  app.add_option("--policy", policy,
+                 fmt::format("eviction policy of the expert cache: {}",
+                             fmt::join(eviction_policy_names(), ", ")))
+      ->capture_default_str();
   app.add_flag("-q,--quiet", quiet, "errors only; no report, no progress");
   app.add_flag("-v,--verbose", verbose, "say more on stderr");
 }

@@ -41,7 +41,8 @@ const CLI::Validator& not_empty();
 // The engine's flags as typed, before they are checked.
 struct EngineFlags {
   std::string model, preset = "auto", cache, trunk, kv = "f16", activations = "q8", isa,
-                     io = "auto", direct = "auto", prefetch = "off", policy = "lru";
+                     io = "auto", direct = "auto", prefetch = "off",
+                     policy = eviction_policy_default;
   std::uint32_t context = 0, threads = 0, batch_tokens = 512;
   bool quiet = false, verbose = false;
 
@@ -75,5 +76,7 @@ void add_fixture(CLI::App& app, int& code);
 void add_logits(CLI::App& app, int& code);
 void add_tokenize(CLI::App& app, int& code);
 void add_perplexity(CLI::App& app, int& code);
+void add_replay(CLI::App& app, int& code);
+void add_trace(CLI::App& app, int& code);
 
 }  // namespace millrace::tools

@@ -20,7 +20,7 @@ void LruPolicy::prepare(const PolicyShape& shape) {
   }
 }
 
-void LruPolicy::inserted(SlotIndex slot, ExpertKey key) noexcept {
+void LruPolicy::inserted(SlotIndex slot, ExpertKey key, std::uint32_t /*tokens*/) noexcept {
   Node& entry = node(slot);
   entry.layer = key.layer;
   entry.asked = ++requests_;
@@ -28,7 +28,7 @@ void LruPolicy::inserted(SlotIndex slot, ExpertKey key) noexcept {
   refresh(entry.group, entry.layer);
 }
 
-void LruPolicy::touched(SlotIndex slot) noexcept {
+void LruPolicy::touched(SlotIndex slot, std::uint32_t /*tokens*/) noexcept {
   Node& entry = node(slot);
   if (entry.is_idle) {
     unlink(slot);

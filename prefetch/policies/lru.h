@@ -15,8 +15,9 @@ class LruPolicy final : public EvictionPolicy {
  public:
   const char* name() const noexcept override { return "lru"; }
   void prepare(const PolicyShape& shape) override;
-  void inserted(SlotIndex slot, ExpertKey key) noexcept override;
-  void touched(SlotIndex slot) noexcept override;
+  void layer_asked(LayerIndex, std::uint32_t) noexcept override {}
+  void inserted(SlotIndex slot, ExpertKey key, std::uint32_t tokens) noexcept override;
+  void touched(SlotIndex slot, std::uint32_t tokens) noexcept override;
   void idle(SlotIndex slot) noexcept override;
   void removed(SlotIndex slot) noexcept override;
   SlotIndex victim(std::uint32_t group, LayerIndex layer) noexcept override;

@@ -112,6 +112,7 @@ unsigned MoeLayer::group_by_expert(std::size_t tokens) {
     Job& job = jobs_[jobs];
     job.request = ExpertRequest{};
     job.request.key = {layer_, expert};
+    job.request.tokens = expert_count_[expert];
     job.request.on_ready = &MoeLayer::on_ready;
     job.request.owner = &job;
     job.owner = this;

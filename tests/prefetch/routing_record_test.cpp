@@ -1,0 +1,159 @@
+// Recorded routings read back: forms, checks, and the calls that rows stand for.
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <string>
+
+#include "prefetch/replay.h"
+#include "prefetch/routing_record.h"
+#include "tests/support/temp_folder.h"
+
+using namespace millrace;
+using namespace millrace::testing;
+
+namespace {
+
+const std::string head =
+    "# model=M arch=qwen3moe n_layer=2 n_expert=8 n_expert_used=2 expert_bytes=4096\n"
+    "turn,phase,step,layer,experts,weights\n";
+
+std::string refusal(const std::string& text) {
+  const auto record = parse_routing(text, "t.csv");
+  REQUIRE_FALSE(record);
+  CHECK(record.error().code == ErrorCode::usage);
+  return record.error().what;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("routing record: what --trace wrote is read back, row for row") {
+  const TempFolder folder;
+  const std::string path = folder.path("trace.csv");
+  RoutingTraceHeader header{.model = "Some Model",
+                            .architecture = "qwen3moe",
+                            .layers = 2,
+                            .experts = 8,
+                            .experts_used = 2,
+                            .expert_bytes = {4096, 8192},
+                            .batch_tokens = 16};
+  auto trace = RoutingTrace::create(path, header);
+  REQUIRE(trace);
+  const ExpertIndex experts[] = {7, 2};
+  const float weights[] = {0.75F, 0.25F};
+  (*trace)->record(3, RoutingPhase::generation, 12, 1, experts, weights);
+  REQUIRE((*trace)->finish());
+  const auto record = read_routing(path);
+  REQUIRE(record);
+  CHECK(record->header.model == "Some-Model");
+  CHECK(record->header.experts == 8);
+  CHECK(record->header.expert_bytes == std::vector<std::uint64_t>{4096, 8192});
+  CHECK(record->header.batch_tokens == 16);
+  REQUIRE(record->rows.size() == 1);
+  CHECK(record->rows[0].turn == 3);
+  CHECK(record->rows[0].phase == RoutingPhase::generation);
+  CHECK(record->rows[0].step == 12);
+  CHECK(record->rows[0].layer == 1);
+  CHECK(record->experts == std::vector<ExpertIndex>{7, 2});
+  CHECK(record->weights == std::vector<float>{0.75F, 0.25F});
+
+  const std::string copy = folder.path("copy.csv");
+  REQUIRE(write_routing(*record, copy));
+  const auto again = read_routing(copy);
+  REQUIRE(again);
+  CHECK(again->experts == record->experts);
+  CHECK(again->header.batch_tokens == 16);
+}
+
+TEST_CASE("routing record: columns of single experts, and a file without a first line, are known") {
+  const auto record = parse_routing(
+      "seq,pos,token,layer,e0,e1,w0,w1\n0,0,3189,0,5,2,0.7,0.3\n0,0,3189,1,0,1,0.6,0.4\r\n", "t");
+  REQUIRE(record);
+  CHECK(record->header.layers == 2);
+  CHECK(record->header.experts == 6);
+  CHECK(record->header.experts_used == 2);
+  CHECK(record->rows[1].phase == RoutingPhase::generation);
+  CHECK(record->experts == std::vector<ExpertIndex>{5, 2, 0, 1});
+}
+
+TEST_CASE("routing record: compressed files are read, damaged ones refused") {
+  const TempFolder folder;
+  const std::string path = folder.write("t.csv", head + "0,0,0,0,1 2,0.5 0.5\n");
+  REQUIRE(std::system(("gzip -k " + path).c_str()) == 0);
+  const auto record = read_routing(path + ".gz");
+  REQUIRE(record);
+  CHECK(record->rows.size() == 1);
+  const std::string broken = folder.write("b.csv.gz", std::string("\x1f\x8b\x08\x00garbage", 11));
+  const auto refused = read_routing(broken);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().what.find(broken) != std::string::npos);
+  const auto absent = read_routing(folder.path("no.csv"));
+  REQUIRE_FALSE(absent);
+  CHECK(absent.error().code == ErrorCode::io);
+}
+
+TEST_CASE("routing record: malformed lines are refused with file, line and what was wrong") {
+  CHECK(has(refusal(head), "there are no rows"));
+  CHECK(has(refusal("hello\n1,2\n"), "t.csv:1: is no routing trace"));
+  CHECK(has(refusal(head + "0,0,0,0,1 2,0.5 0.5\n0,2,0,0,1 2,0.5 0.5\n"), "t.csv:4: turn, phase"));
+  CHECK(has(refusal(head + "0,0,0,0,1 x,0.5 0.5\n"), "t.csv:3: experts and weights"));
+  CHECK(has(refusal(head + "0,0,0,0,1 2,0.5\n"), "t.csv:3: experts and weights"));
+  CHECK(has(refusal(head + "0,0,0,0,1 2,0.5 0.5 0.1\n"), "more weights than experts"));
+  CHECK(has(refusal(head + "0,0,0,0,1 1,0.5 0.5\n"), "expert 1 twice"));
+  CHECK(has(refusal(head + "0,0,0,0,,\n"), "t.csv:3: experts and weights"));
+  CHECK(has(refusal(head + "0,0,0,0,1 2,0.5 0.5,9\n"), "more fields than columns"));
+  CHECK(has(refusal(head + "0,0,0,99999,1 2,0.5 0.5\n"), "layer 99999"));
+  CHECK(has(refusal(head + "0,0,0,5,1 2,0.5 0.5\n"), "outside of what its first line says"));
+  CHECK(has(refusal(head + "0,0,0,0,1 9,0.5 0.5\n"), "8 experts"));
+  CHECK(has(refusal(head + "0,0,0,0,1 9999,0.5 0.5\n"), "expert 9999"));
+  CHECK(has(refusal("# n_layer=0\n"), "n_layer=0"));
+  CHECK(has(refusal("# expert_bytes=12,\n"), "expert_bytes"));
+  CHECK(has(refusal("seq,pos,token,layer,e0,e1,w0,w1\n0,0,1,0,5,2,0.7\n"), "column 8"));
+}
+
+TEST_CASE("routing calls: a prompt part is one call per layer, its experts in order of mention") {
+  const auto record = parse_routing(head +
+                                        "0,0,0,0,1 2,0.5 0.5\n0,0,1,0,2 3,0.5 0.5\n"
+                                        "0,0,0,1,4 5,0.5 0.5\n0,0,1,1,4 5,0.5 0.5\n"
+                                        "0,1,2,0,1 2,0.5 0.5\n0,1,2,1,1 2,0.5 0.5\n",
+                                    "t");
+  REQUIRE(record);
+  const auto calls = routing_calls(*record);
+  REQUIRE(calls.size() == 4);
+  CHECK(calls[0].tokens == 2);
+  CHECK(calls[0].experts == std::vector<ExpertIndex>{1, 2, 3});
+  CHECK(calls[0].chosen_by == std::vector<std::uint32_t>{1, 2, 1});
+  CHECK(calls[1].experts == std::vector<ExpertIndex>{4, 5});
+  CHECK(calls[2].tokens == 1);
+  CHECK(calls[3].phase == RoutingPhase::generation);
+
+  auto token_by_token = *record;
+  token_by_token.header.batch_tokens = 1;
+  CHECK(routing_calls(token_by_token).size() == 6);
+}
+
+TEST_CASE("routing calls: shuffling keeps every token whole and loses none") {
+  std::string text = head;
+  for (int step = 0; step < 40; ++step)
+    for (int layer = 0; layer < 2; ++layer)
+      text += "0,1," + std::to_string(step) + "," + std::to_string(layer) + "," +
+              std::to_string(step % 8) + " " + std::to_string((step + 1) % 8) + ",0.5 0.5\n";
+  const auto record = parse_routing(text, "t");
+  REQUIRE(record);
+  const auto calls = routing_calls(*record);
+  const auto shuffled = shuffled_calls(calls, 1);
+  REQUIRE(shuffled.size() == calls.size());
+  bool moved = false;
+  std::vector<int> first_counts(8, 0);
+  for (std::size_t i = 0; i < shuffled.size(); i += 2) {
+    CHECK(shuffled[i].layer == 0);
+    CHECK(shuffled[i + 1].layer == 1);
+    CHECK(shuffled[i].experts == shuffled[i + 1].experts);
+    moved = moved || shuffled[i].experts != calls[i].experts;
+    ++first_counts[shuffled[i].experts.front()];
+  }
+  CHECK(moved);
+  CHECK(first_counts == std::vector<int>(8, 5));
+}

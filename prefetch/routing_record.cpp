@@ -205,6 +205,7 @@ class Parser {
       used = std::max(used, row.count);
     }
     for (const ExpertIndex expert : record_.experts) experts = std::max(experts, expert + 1);
+    record_.sized = header.layers != 0 && header.experts != 0;
     if (header.layers == 0) header.layers = layers;
     if (header.experts == 0) header.experts = experts;
     if (header.experts_used == 0) header.experts_used = used;

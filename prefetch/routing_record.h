@@ -26,6 +26,7 @@ struct RoutingRow {
 
 struct RoutingRecord {
   RoutingTraceHeader header;  // what the file does not say is taken from its rows; model "unknown"
+  bool sized = false;         // it does say how many layers and experts its model has
   std::vector<RoutingRow> rows;
   std::vector<ExpertIndex> experts;  // in rank order, row by row
   std::vector<float> weights;        // as many

@@ -61,6 +61,8 @@ int run_program(int argc, char** argv) {
   millrace::tools::add_logits(app, code);
   millrace::tools::add_tokenize(app, code);
   millrace::tools::add_perplexity(app, code);
+  millrace::tools::add_replay(app, code);
+  millrace::tools::add_trace(app, code);
   for (CLI::App* command : app.get_subcommands({}))
     command->set_version_flag("--version", version, "print the version and exit");
   try {

@@ -1,0 +1,88 @@
+// `trace` and `replay` as their users run them.
+#include "tests/cli/program.h"
+
+using namespace millrace;
+using namespace millrace::cli;
+using testing::TempFolder;
+
+namespace {
+
+void check_refused(const Words& words, int code, const std::string& named) {
+  CAPTURE(words);
+  const Outcome outcome = run_program(words);
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == code);
+  CHECK(outcome.out.empty());
+  CHECK(contains(outcome.err, named));
+}
+
+const char* const others_form =
+    "seq,pos,token,layer,e0,e1,w0,w1\n0,0,7,0,5,2,0.7,0.3\n0,0,7,1,0,1,0.6,0.4\n";
+
+}  // namespace
+
+TEST_CASE("What trace records, replay replays: with every policy, beside the best possible") {
+  const TempFolder folder;
+  const std::string path = folder.path("trace.csv");
+  const Outcome recorded =
+      run_program({"trace", small_model(), "-q", "-p", "a b c", "-n", "20", "--json", "-o", path});
+  CAPTURE(recorded.err);
+  REQUIRE(recorded.code == 0);
+  const Json summary = only_json(recorded);
+  CHECK(integer_at(summary, "decode_tokens") == 19);
+  CHECK(integer_at(summary, "choices") > 0);
+
+  const Outcome replayed =
+      run_program({"replay", path, "-m", small_model(), "--capacity", "50%,all", "--json",
+                   "--drive-gbps", "2", "--compute-ms", "1"});
+  CAPTURE(replayed.err);
+  REQUIRE(replayed.code == 0);
+  const Json study = only_json(replayed);
+  const Json::Array& rows = *at(study, "rows").as_array();
+  REQUIRE(rows.size() == 2 * 5);
+  for (const Json& row : rows) {
+    CHECK(integer_at(row, "requests") == integer_at(row, "hits") + integer_at(row, "misses"));
+    CHECK(number_at(row, "tokens_per_second") > 0);
+    if (text_at(row, "capacity") == "all")
+      CHECK(integer_at(row, "misses") == integer_at(row, "compulsory"));
+  }
+  const Outcome table =
+      run_program({"replay", path, "-m", small_model(), "--policy", "lfu", "--capacity", "50%"});
+  CHECK(table.code == 0);
+  for (const char* const word : {"belady", "lru", "lfu", "recovered"})
+    CHECK(contains(table.out, word));
+}
+
+TEST_CASE("trace import brings another recorder's columns into the form of run --trace") {
+  const TempFolder folder;
+  const std::string path = folder.path("made.csv");
+  const Outcome imported =
+      run_program({"trace", "import", folder.write("other.csv", others_form), "-o", path});
+  CAPTURE(imported.err);
+  REQUIRE(imported.code == 0);
+  CHECK(read_file(path) ==
+        "# model=unknown arch=unknown n_layer=2 n_expert=6 n_expert_used=2\n"
+        "turn,phase,step,layer,experts,weights\n"
+        "0,1,0,0,5 2,0.7 0.3\n0,1,0,1,0 1,0.6 0.4\n");
+  CHECK(run_program({"trace", "show", path}).code == 0);
+}
+
+TEST_CASE(
+    "Traces that are malformed, absent, of another model, or would be overwritten are refused") {
+  const TempFolder folder;
+  const std::string other = folder.write("other.csv", others_form);
+  const std::string foreign =
+      folder.write("foreign.csv", std::string(others_form) + "0,0,7,99,0,1,0.6,0.4\n");
+  const std::string broken = folder.write("broken.csv", std::string(others_form) + "0,0,7,1,0\n");
+  check_refused({"trace", "show", broken}, 1, "broken.csv:4: column 6");
+  check_refused({"trace", "show", folder.path("absent")}, 2, "absent");
+  check_refused({"trace", "show", foreign, "-m", small_model()}, 1, "another model");
+  check_refused({"trace", "import", other, "-o", other}, 1, "same file");
+  check_refused({"trace", small_model(), "-p", "a"}, 1, "-o");
+  check_refused({"trace", small_model(), "-o", folder.path("t.csv")}, 1, "prompt is empty");
+  check_refused({"replay", other}, 1, "--expert-bytes");
+  check_refused({"replay", other, "--expert-bytes", "4096", "--capacity", "0%"}, 1, "--capacity");
+  check_refused({"replay", other, "--expert-bytes", "4096", "--capacity", "x"}, 1, "--capacity");
+  check_refused({"replay", other, "--expert-bytes", "4096", "--policy", "best"}, 1, "--policy");
+  check_refused({"replay", foreign, "-m", small_model()}, 1, "another model");
+}

@@ -268,6 +268,15 @@ Result<Hparams> read_hparams(const Checkpoint& checkpoint, const FamilySpec& fam
   const auto* tokens = checkpoint.string_array("tokenizer.ggml.tokens");
   const std::uint32_t token_count =
       tokens == nullptr ? 0 : static_cast<std::uint32_t>(tokens->size());
+  bool sized = token_count > 0;
+  if (!sized) {
+    MILLRACE_ASSIGN(
+        sized, checkpoint.has_u32(std::string(family.architecture) + ".vocab_size", h.vocabulary));
+  }
+  if (!sized)
+    return Error{ErrorCode::format, fmt::format("{}: no tokenizer: tokenizer.ggml.tokens is "
+                                                "missing, and so is {}.vocab_size",
+                                                checkpoint.display_path(), family.architecture)};
   MILLRACE_ASSIGN(h.vocabulary, keys.number("vocab_size", 1, limits::vocabulary_max, token_count));
   if (h.vocabulary < token_count)
     return keys.bad("vocab_size",

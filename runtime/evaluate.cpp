@@ -13,6 +13,7 @@
 
 #include "model/sampling/log_probability.h"
 #include "runtime/base/json.h"
+#include "runtime/routing_recorder.h"
 
 namespace millrace {
 
@@ -32,6 +33,8 @@ Status run_logits(Engine& engine, const LogitsRun& run,
   MILLRACE_ASSIGN(Session session, engine.new_session());
   TokenId next = 0;
   bool stored = true;
+  MILLRACE_ASSIGN(const auto trace, RoutingRecorder::start(engine, run.trace_path));
+  trace->begin_turn(0, run.ids.size());
   const std::size_t step = run.one_by_one ? 1 : run.ids.size();
   for (std::size_t first = 0; first < run.ids.size(); first += step) {
     MILLRACE_TRY(engine.process(session, std::span(run.ids).subspan(first, step), LogitsWanted::all,
@@ -49,12 +52,14 @@ Status run_logits(Engine& engine, const LogitsRun& run,
         engine.process(session, {&last, 1}, LogitsWanted::last,
                        [&](std::size_t, const float* row) { next = argmax(row, vocabulary); }));
   }
+  MILLRACE_TRY(trace->finish());
   return engine.check_files();
 }
 
 Result<Perplexity> measure_perplexity(
-    Engine& engine, std::span<const TokenId> ids, std::uint32_t window, std::uint32_t windows_max,
+    Engine& engine, std::span<const TokenId> ids, const PerplexityRun& run,
     FunctionRef<void(std::uint32_t, std::uint32_t, double)> progress) {
+  const std::uint32_t window = run.window;
   if (window < 4 || window > engine.plan().context)
     return Error{ErrorCode::usage,
                  fmt::format("windows of {} tokens: 4 to the context of {} are possible (-c)",
@@ -67,8 +72,9 @@ Result<Perplexity> measure_perplexity(
   const auto& special = engine.tokenizer().special();
   Perplexity result;
   result.tokens = ids.size();
-  result.windows = windows_max == 0 ? available : std::min(windows_max, available);
+  result.windows = run.windows_max == 0 ? available : std::min(run.windows_max, available);
   MILLRACE_ASSIGN(Session session, engine.new_session());
+  MILLRACE_ASSIGN(const auto trace, RoutingRecorder::start(engine, run.trace_path));
   double sum = 0;
   double squares = 0;
   for (std::uint32_t index = 0; index < result.windows; ++index) {
@@ -77,6 +83,7 @@ Result<Perplexity> measure_perplexity(
     const std::vector<TokenId> targets = tokens;
     if (special.add_bos && special.bos) tokens.front() = *special.bos;
     session.clear();
+    trace->begin_turn(index, tokens.size());
     MILLRACE_TRY(
         engine.process(session, tokens, LogitsWanted::all, [&](std::size_t at, const float* row) {
           if (at < window / 2 || at + 1 >= window) return;
@@ -92,6 +99,7 @@ Result<Perplexity> measure_perplexity(
   result.value = std::exp(mean);
   const double variance = std::max(0.0, squares / count - mean * mean);
   result.uncertainty = result.value * std::sqrt(variance / std::max(1.0, count - 1));
+  MILLRACE_TRY(trace->finish());
   MILLRACE_TRY(engine.check_files());
   return result;
 }

@@ -20,11 +20,17 @@ struct LogitsRun {
   std::vector<TokenId> ids;
   bool one_by_one = false;
   std::uint32_t greedy_count = 0;
+  std::string trace_path = {};  // routing as CSV; empty: none
 };
 Status run_logits(Engine& engine, const LogitsRun& run,
                   FunctionRef<bool(std::size_t, const float*)> logits,
                   std::vector<TokenId>& greedy_ids);
 
+struct PerplexityRun {
+  std::uint32_t window = 0;       // tokens
+  std::uint32_t windows_max = 0;  // 0: all
+  std::string trace_path = {};    // routing as CSV, one turn a window; empty: none
+};
 struct Perplexity {
   double value = 0;          // exp of the mean negative log-probability
   double uncertainty = 0;    // one standard error of `value`
@@ -33,12 +39,12 @@ struct Perplexity {
   std::uint32_t windows = 0;
 };
 
-// Windows of `window` tokens, each from an empty context (its first token replaced by BOS where the
-// model wants one); the second half is scored. At most windows_max windows (0: all). `progress`
+// Windows of run.window tokens, each from an empty context (its first token replaced by BOS where
+// the model wants one); the second half is scored. At most windows_max windows (0: all). `progress`
 // gets (windows done, windows in all, value so far). `usage` error if the text is shorter than one
 // window.
 Result<Perplexity> measure_perplexity(
-    Engine& engine, std::span<const TokenId> ids, std::uint32_t window, std::uint32_t windows_max,
+    Engine& engine, std::span<const TokenId> ids, const PerplexityRun& run,
     FunctionRef<void(std::uint32_t, std::uint32_t, double)> progress);
 
 // Reads {"ids": [...]} or [...]. `usage` errors name the file.

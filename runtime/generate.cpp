@@ -12,9 +12,9 @@
 
 #include "model/sampling/stop_strings.h"
 #include "model/tokenizer/text_stream.h"
-#include "prefetch/routing_trace.h"
 #include "runtime/base/hash.h"
 #include "runtime/counters.h"
+#include "runtime/routing_recorder.h"
 
 namespace millrace {
 
@@ -92,35 +92,16 @@ class Generation {
   }
 
   Status open_trace() {
-    if (options_.trace_path.empty()) return {};
-    const ModelSpec& spec = engine_.spec();
-    RoutingTraceHeader header{.model = spec.hparams.name,
-                              .architecture = spec.family->architecture,
-                              .layers = spec.hparams.layers,
-                              .experts = spec.hparams.experts,
-                              .experts_used = spec.hparams.experts_used,
-                              .expert_bytes = {spec.expert_bytes()},
-                              .batch_tokens = engine_.plan().batch_tokens};
-    auto trace = RoutingTrace::create(options_.trace_path, header);
-    if (!trace) return Error{trace.error().code, "--trace " + trace.error().what};
-    trace_ = *std::move(trace);
+    MILLRACE_ASSIGN(trace_, RoutingRecorder::start(engine_, options_.trace_path));
+    trace_->begin_turn(0, options_.prompt.size());
     return {};
   }
 
   GenerateResult run() {
-    const auto record_routing = [this](const TokenPlace& place, LayerIndex layer,
-                                       std::span<const ExpertIndex> experts,
-                                       std::span<const float> weights) {
-      const bool prompt = place.position < options_.prompt.size();
-      trace_->record(0, prompt ? RoutingPhase::prompt : RoutingPhase::generation, place.position,
-                     layer, experts, weights);
-    };
-    const RoutingSink sink(record_routing);
-    if (trace_ != nullptr) engine_.set_routing_sink(&sink);
     Status status = run_phases();
-    engine_.set_routing_sink(nullptr);
     if (status) status = engine_.check_files();
-    if (status && trace_ != nullptr) status = finish_trace();
+    const Status traced = trace_->finish();
+    if (status) status = traced;
     if (status) status = state_.finish();
     if (!status) {
       result_.finish = status.error().code == ErrorCode::cancelled ? FinishReason::cancelled
@@ -184,12 +165,6 @@ class Generation {
     return {};
   }
 
-  Status finish_trace() {
-    const Status done = trace_->finish();
-    if (done) return {};
-    return Error{done.error().code, "--trace " + done.error().what};
-  }
-
   Status finish(FinishReason reason) {
     finished_ = true;
     result_.finish = reason;
@@ -215,7 +190,7 @@ class Generation {
   StopStrings stop_;
   StateRecorder state_;
   TextStream stream_;
-  std::unique_ptr<RoutingTrace> trace_;
+  std::unique_ptr<RoutingRecorder> trace_;
   std::vector<TokenId> history_;
   GenerateResult result_;
   bool finished_ = false;

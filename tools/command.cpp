@@ -76,16 +76,41 @@ const CLI::Validator& not_empty() {
   return validator;
 }
 
+const CLI::Validator& decimal() {
+  static const CLI::Validator validator(
+      [](std::string& text) {
+        const bool negative = text.starts_with('-');
+        std::size_t first = text.find_first_not_of('0', negative ? 1 : 0);
+        const bool digits =
+            text.find_first_not_of("0123456789", negative ? 1 : 0) == std::string::npos;
+        if (first == std::string::npos) first = text.size() - 1;
+        if (digits && !text.empty()) text = (negative ? "-" : "") + text.substr(first);
+        return std::string();
+      },
+      std::string());
+  return validator;
+}
+
+void add_trace_flag(CLI::App& app, std::string& path) {
+  app.add_option("--trace", path, "write the routing of every token and layer as CSV")
+      ->check(not_empty());
+}
+
 void EngineFlags::add_to(CLI::App& app, bool with_model) {
   if (with_model)
     app.add_option("MODEL,-m,--model", model,
                    "GGUF file (any part of a split one); default: the embedded model")
+        ->multi_option_policy(CLI::MultiOptionPolicy::Throw)
         ->check(not_empty());
-  app.add_option("-c,--ctx", context, "positions of context [the model's, at most 4096]");
+  app.add_option("-c,--ctx", context,
+                 "positions of context; 0: the default [the model's, at most 4096]")
+      ->transform(decimal());
   app.add_option("-t,--threads", threads,
-                 "compute threads [all physical cores of the fastest kind]");
+                 "compute threads; 0: the default [all physical cores of the fastest kind]")
+      ->transform(decimal());
   app.add_option("-u,--ub,--ubatch-size", batch_tokens,
                  "prompt tokens that go through the layers together (also -ub)")
+      ->transform(decimal())
       ->capture_default_str();
   app.add_option("--preset", preset,
                  "sizes of cache and trunk: tiny, laptop, server, or auto (from this machine)")

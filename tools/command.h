@@ -38,6 +38,12 @@ class ResultOutput {
 // was not set, and is not to be taken for "not given".
 const CLI::Validator& not_empty();
 
+// --trace FILE.
+void add_trace_flag(CLI::App& app, std::string& path);
+
+// Transform of a flag that takes a whole number: without leading zeros, which would make it octal.
+const CLI::Validator& decimal();
+
 // The engine's flags as typed, before they are checked.
 struct EngineFlags {
   std::string model, preset = "auto", cache, trunk, kv = "f16", activations = "q8", isa,

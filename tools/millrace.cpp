@@ -15,11 +15,18 @@
 
 namespace {
 
-// llama.cpp users type -ub 256; CLI11 knows only one-letter short names.
+// llama.cpp users type -ub 256, others -n=2; CLI11 knows only one-letter short names, and their
+// values without "=".
 std::vector<std::string> normalise(int argc, char** argv) {
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  for (std::string& argument : arguments)
+  std::vector<std::string> arguments;
+  for (int i = 1; i < argc; ++i) {
+    std::string argument = argv[i];
     if (argument == "-ub" || argument.starts_with("-ub=")) argument.insert(0, "-");
+    const bool short_with_value =
+        argument.size() > 2 && argument[0] == '-' && argument[1] != '-' && argument[2] == '=';
+    if (short_with_value) arguments.push_back(argument.substr(0, 2));
+    arguments.push_back(short_with_value ? argument.substr(3) : std::move(argument));
+  }
   return std::vector<std::string>(arguments.rbegin(),
                                   arguments.rend());  // CLI11 takes them reversed
 }

@@ -60,12 +60,15 @@ constexpr std::string_view harmony_return = "<|return|>";
 constexpr std::string_view harmony_call = "<|call|>";
 constexpr std::string_view harmony_end = "<|end|>";
 
+constexpr std::uint32_t id_of_none = 0xFFFFFFFF;
+
 class SpecialReader {
  public:
   SpecialReader(const Checkpoint& checkpoint, Vocabulary& vocabulary)
       : checkpoint_(checkpoint), vocabulary_(vocabulary) {}
 
-  // The id that `key` names, or the default where there is no key.
+  // The id that `key` names, or the default where there is no key. -1 as unsigned means none, as
+  // some published files have it.
   Status by_key(const char* key, TokenId fallback, std::optional<TokenId>& out) {
     const std::string full = std::string("tokenizer.ggml.") + key;
     std::uint32_t id = 0;
@@ -74,9 +77,10 @@ class SpecialReader {
       if (vocabulary_.contains(fallback)) out = fallback;
     } else if (id < vocabulary_.size()) {
       out = static_cast<TokenId>(id);
-    } else {
-      log_warning(fmt::format("{}: {} is {}, but there are {} tokens: ignored",
-                              checkpoint_.display_path(), full, id, vocabulary_.size()));
+    } else if (id != id_of_none) {
+      return Error{ErrorCode::format,
+                   fmt::format("{}: metadata key {}: token {}, but there are {}",
+                               checkpoint_.display_path(), full, id, vocabulary_.size())};
     }
     return {};
   }

@@ -174,6 +174,25 @@ TEST_CASE("A model without a tokenizer is refused where text is asked for; ids w
   CHECK(read_file(folder.path("without")) == read_file(folder.path("with")));
 }
 
+TEST_CASE(
+    "A model without any key of a tokenizer is refused, and the message says what is missing") {
+  const TempFolder folder;
+  const std::string path =
+      folder.write("m.gguf", sound()
+                                 .rename("tokenizer.ggml.model", "tokenizer.ggml.modem")
+                                 .rename("tokenizer.ggml.tokens", "tokenizer.ggml.tokenz")
+                                 .bytes());
+  check_refused(run_file(path), 3, "no tokenizer");
+  check_refused(run_file(path), 3, "tokenizer.ggml.tokens");
+}
+
+TEST_CASE("A special token outside the vocabulary is refused, not left out") {
+  const TempFolder folder;
+  const std::string path =
+      folder.write("m.gguf", sound().set_u32("tokenizer.ggml.eos_token_id", 99999).bytes());
+  check_refused(run_file(path), 3, "tokenizer.ggml.eos_token_id");
+}
+
 TEST_CASE("A tokenizer of an unknown kind is refused by its name") {
   const TempFolder folder;
   check_refused(run_bytes(folder, sound().set_text("tokenizer.ggml.model", "wpm2").bytes()), 3,

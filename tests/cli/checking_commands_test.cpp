@@ -1,4 +1,5 @@
 // tokenize, logits and perplexity as scripts use them.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -128,6 +129,27 @@ TEST_CASE("logits: the greedy continuation is that of an independent engine") {
   auto expected = integers(at(oracle, "ids_deq"));
   expected.resize(24);
   CHECK(integers(at(*parsed, "ids")) == expected);
+}
+
+TEST_CASE("logits and perplexity record the routing as run does") {
+  const TempFolder folder;
+  const std::string ids = folder.write("ids", "[5,6,7]");
+  const auto rows = [&](const Words& words) {
+    const std::string trace = folder.path("trace");
+    const Outcome outcome = run_program(words + Words{"--trace", trace});
+    CAPTURE(outcome.err);
+    CHECK(outcome.code == 0);
+    const std::string text = read_file(trace);
+    return std::count(text.begin(), text.end(), '\n') - 2;  // the model's line and the header
+  };
+  const std::int64_t layers =
+      integer_at(run_json({small_model(), "-p", "x", "-n", "1"}), "model.layers");
+  CHECK(rows({"logits", small_model(), "--tokens", ids, "-o", folder.path("out")}) == 3 * layers);
+  const std::string page = folder.write("page", std::string(200, 'x'));
+  const Json told = only_json(
+      run_program({"perplexity", small_model(), page, "-c", "8", "--chunks", "2", "--json"}));
+  CHECK(integer_at(told, "windows") == 2);
+  CHECK(rows({"perplexity", small_model(), page, "-c", "8", "--chunks", "2"}) == 2 * 8 * layers);
 }
 
 TEST_CASE("perplexity: windows, scored tokens and value are told, as text and as JSON") {

@@ -165,6 +165,20 @@ TEST_CASE("The prompt comes from -p, from a file, or from stdin, and is the same
   CHECK(text_at(only_json(piped), "state_hash") == hash);
 }
 
+TEST_CASE("Numbers are decimal with zeros in front, and short names take = too") {
+  CHECK(integer_at(run_json(short_run({"-n", "010"})), "decode.tokens") == 9);
+  CHECK(integer_at(run_json(short_run({"-t", "02", "-c", "0100"})), "context") == 100);
+  CHECK(integer_at(run_json(short_run({"-n=3"})), "decode.tokens") == 2);
+  CHECK(integer_at(run_json(short_run({"--seed", "007"})), "seed") == 7);
+}
+
+TEST_CASE("Two models are refused, not one of them taken") {
+  const Outcome outcome = run_program({"run", tiny, "-m", tiny, "-p", "x", "-n", "1"});
+  CHECK(outcome.code == 1);
+  CHECK(outcome.out.empty());
+  CHECK(contains(outcome.err, "--model"));
+}
+
 TEST_CASE("The model comes from -m, from the first word, or is the embedded one") {
   CHECK(integer_at(run_json({"-m", tiny, "-p", "x", "-n", "1"}), "model.experts") ==
         integer_at(run_json({tiny, "-p", "x", "-n", "1"}), "model.experts"));

@@ -72,7 +72,7 @@ Perplexity perplexity(EngineConfig config, const std::string& text, std::uint32_
   const auto ids =
       engine->engine->tokenizer().encode(text, {.parse_special = false, .add_bos_eos = true});
   REQUIRE(ids.has_value());
-  const auto measured = measure_perplexity(*engine->engine, *ids, window, windows,
+  const auto measured = measure_perplexity(*engine->engine, *ids, {window, windows},
                                            [](std::uint32_t, std::uint32_t, double) {});
   if (!measured) FAIL(measured.error().what);
   return *measured;

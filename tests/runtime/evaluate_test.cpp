@@ -68,7 +68,7 @@ TEST_CASE("perplexity: it is the one of the second halves of windows, each from 
 
   std::vector<std::uint32_t> told;
   const auto measured = measure_perplexity(
-      engine, ids, window, 0, [&](std::uint32_t done, std::uint32_t all, double value) {
+      engine, ids, {window, 0}, [&](std::uint32_t done, std::uint32_t all, double value) {
         CHECK(all == 3);
         CHECK(std::isfinite(value));
         told.push_back(done);
@@ -84,7 +84,7 @@ TEST_CASE("perplexity: it is the one of the second halves of windows, each from 
   CHECK(told == std::vector<std::uint32_t>{1, 2, 3});
 
   const auto one =
-      measure_perplexity(engine, ids, window, 1, [](std::uint32_t, std::uint32_t, double) {});
+      measure_perplexity(engine, ids, {window, 1}, [](std::uint32_t, std::uint32_t, double) {});
   REQUIRE(one.has_value());
   CHECK(one->windows == 1);
   CHECK(one->scored == losses.size() / 3);
@@ -95,7 +95,7 @@ TEST_CASE(
   const auto made = embedded_engine();
   const std::vector<TokenId> ids = text_ids(*made->engine, 50);
   const auto refuse = [&](std::uint32_t window, const std::string& part) {
-    const auto measured = measure_perplexity(*made->engine, ids, window, 0,
+    const auto measured = measure_perplexity(*made->engine, ids, {window, 0},
                                              [](std::uint32_t, std::uint32_t, double) {});
     REQUIRE_FALSE(measured.has_value());
     CHECK(measured.error().code == ErrorCode::usage);

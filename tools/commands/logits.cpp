@@ -52,10 +52,11 @@ Status run(LogitsFlags& flags) {
   if ((flags.run.greedy_count > 0) != !flags.greedy_path.empty())
     return Error{ErrorCode::usage, "--greedy N and --greedy-out FILE go together"};
   MILLRACE_ASSIGN(flags.run.ids, read_ids_file(flags.ids_path));
-  MILLRACE_ASSIGN(
-      const auto running,
-      start_engine(flags.engine, {{"-o", flags.out_path}, {"--greedy-out", flags.greedy_path}},
-                   {{"--tokens", flags.ids_path}}));
+  MILLRACE_ASSIGN(const auto running, start_engine(flags.engine,
+                                                   {{"-o", flags.out_path},
+                                                    {"--greedy-out", flags.greedy_path},
+                                                    {"--trace", flags.run.trace_path}},
+                                                   {{"--tokens", flags.ids_path}}));
   MILLRACE_ASSIGN(OutFile out, open_out(flags.out_path));
   const std::size_t vocabulary = running->engine->spec().hparams.vocabulary;
   std::vector<TokenId> greedy;
@@ -91,10 +92,12 @@ void add_logits(CLI::App& app, int& code) {
       ->check(not_empty());
   command->add_flag("--one-by-one", flags->run.one_by_one,
                     "token by token instead of as one prompt (same bits)");
-  command->add_option("--greedy", flags->run.greedy_count,
-                      "then continue greedily by so many tokens");
+  command
+      ->add_option("--greedy", flags->run.greedy_count, "then continue greedily by so many tokens")
+      ->transform(decimal());
   command->add_option("--greedy-out", flags->greedy_path, "JSON file for the continued ids")
       ->check(not_empty());
+  add_trace_flag(*command, flags->run.trace_path);
   command->callback([flags, &code] {
     const auto done = run(*flags);
     code = done ? 0 : report_error(done.error());

@@ -15,6 +15,7 @@ namespace {
 struct PerplexityFlags {
   EngineFlags engine;
   std::string file;
+  std::string trace_path;
   std::uint32_t windows = 0;
   bool json = false;
 };
@@ -23,19 +24,21 @@ Status run(PerplexityFlags& flags) {
   constexpr std::uint32_t window_default = 512;
   MILLRACE_ASSIGN(const std::string text, read_text_file(flags.file));
   if (flags.engine.context == 0) flags.engine.context = window_default;
-  MILLRACE_ASSIGN(const auto running, start_engine(flags.engine));
+  MILLRACE_ASSIGN(const auto running, start_engine(flags.engine, {{"--trace", flags.trace_path}},
+                                                   {{"FILE", flags.file}}));
   Engine& engine = *running->engine;
   MILLRACE_TRY(engine.require_tokenizer());
   MILLRACE_ASSIGN(const auto ids,
                   engine.tokenizer().encode(text, {.parse_special = false, .add_bos_eos = true}));
   ProgressLine progress(!flags.engine.quiet && stderr_is_terminal());
-  MILLRACE_ASSIGN(const Perplexity result,
-                  measure_perplexity(engine, ids, engine.plan().context, flags.windows,
-                                     [&](std::uint32_t done, std::uint32_t all, double value) {
-                                       progress.show("perplexity", static_cast<double>(done) / all,
-                                                     fmt::format("{} of {} windows, {:.4f} so far",
-                                                                 done, all, value));
-                                     }));
+  MILLRACE_ASSIGN(
+      const Perplexity result,
+      measure_perplexity(engine, ids, {engine.plan().context, flags.windows, flags.trace_path},
+                         [&](std::uint32_t done, std::uint32_t all, double value) {
+                           progress.show(
+                               "perplexity", static_cast<double>(done) / all,
+                               fmt::format("{} of {} windows, {:.4f} so far", done, all, value));
+                         }));
   progress.clear();
   ResultOutput out;
   if (flags.json) {
@@ -65,10 +68,13 @@ void add_perplexity(CLI::App& app, int& code) {
       "perplexity", "how well the model predicts a text (windows, second half scored)");
   command->add_option("MODEL,-m,--model", flags->engine.model, "GGUF file")
       ->required()
+      ->multi_option_policy(CLI::MultiOptionPolicy::Throw)
       ->check(not_empty());
   command->add_option("FILE", flags->file, "the text (- is stdin)")->required()->check(not_empty());
   flags->engine.add_to(*command, false);
-  command->add_option("--chunks", flags->windows, "at most so many windows [all]");
+  command->add_option("--chunks", flags->windows, "at most so many windows [all]")
+      ->transform(decimal());
+  add_trace_flag(*command, flags->trace_path);
   command->add_flag("--json", flags->json, "one JSON object on stdout");
   command->callback([flags, &code] {
     const auto done = run(*flags);

@@ -123,9 +123,11 @@ Result<int> run(RunFlags& flags) {
 void add_sampling_flags(CLI::App& app, RunFlags& flags) {
   SamplingOptions& sampling = flags.generate.sampling;
   app.add_option("--seed", flags.seed, "of the sampler, 0 to 4294967294; -1: random, and reported")
+      ->transform(decimal())
       ->capture_default_str();
   app.add_option("--temp", sampling.temperature, "temperature; 0: greedy")->capture_default_str();
   app.add_option("--top-k", sampling.top_k, "keep the k likeliest tokens; 0: all")
+      ->transform(decimal())
       ->capture_default_str();
   app.add_option("--top-p", sampling.top_p, "keep the likeliest tokens of this share; 1: all")
       ->capture_default_str();
@@ -135,6 +137,7 @@ void add_sampling_flags(CLI::App& app, RunFlags& flags) {
   app.add_option("--repeat-penalty", sampling.repeat_penalty, "1: none")->capture_default_str();
   app.add_option("--repeat-last-n", sampling.repeat_last_n,
                  "tokens that penalties look at; -1: all")
+      ->transform(decimal())
       ->capture_default_str();
   app.add_option("--presence-penalty", sampling.presence_penalty)->capture_default_str();
   app.add_option("--frequency-penalty", sampling.frequency_penalty)->capture_default_str();
@@ -158,13 +161,11 @@ void add_run(CLI::App& app, int& code) {
   command->add_flag("--chat", flags->chat,
                     "wrap the prompt in the model's chat template, as a user's message");
   command->add_option("-n,--predict", flags->generate.tokens_max, "tokens to generate at most")
+      ->transform(decimal())
       ->capture_default_str();
   add_sampling_flags(*command, *flags);
   flags->engine.add_to(*command, true);
-  command
-      ->add_option("--trace", flags->generate.trace_path,
-                   "write the routing of every token and layer as CSV")
-      ->check(not_empty());
+  add_trace_flag(*command, flags->generate.trace_path);
   command
       ->add_option("--dump-state", flags->generate.state_path,
                    "write the float32 logits that were sampled from")

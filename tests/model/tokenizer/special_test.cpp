@@ -105,9 +105,21 @@ TEST_CASE("special tokens: BOS and EOS are added where the file asks and the cal
   CHECK(with("gpt-2", both) == Ids{256, 'x', 257});
 }
 
-TEST_CASE("special tokens: ids that are out of range are ignored, and so is adding them") {
+TEST_CASE("special tokens: ids that are out of range are refused, naming the key") {
+  for (const char* key : {"bos_token_id", "eos_token_id", "padding_token_id", "eot_token_id"}) {
+    BpeBuilder builder;
+    builder.set(key, std::uint64_t{256});
+    const auto made = Tokenizer::from_checkpoint(builder.build());
+    REQUIRE_FALSE(made);
+    CHECK(made.error().code == ErrorCode::format);
+    CHECK_THAT(made.error().what, Contains(std::string("tokenizer.ggml.") + key));
+    CHECK_THAT(made.error().what, Contains("256"));
+  }
+}
+
+TEST_CASE("special tokens: an id of -1 means none, and nothing is added for it") {
   BpeBuilder builder;
-  builder.set("bos_token_id", std::uint64_t{256})
+  builder.set("bos_token_id", std::uint64_t{0xFFFFFFFF})
       .set("eos_token_id", std::uint64_t{0xFFFFFFFF})
       .set("add_bos_token", true);
   const Tokenizer tokenizer = builder.tokenizer();

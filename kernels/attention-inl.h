@@ -9,7 +9,8 @@
 //   M'  = max(M, m)   a = exp(M - M')   b = exp(m - M')
 //   L   = fma(L, a, fl(l * b))
 //   O_c = fma(O_c, a, fl(o_c * b))
-// A sink logit t joins last, without a value:
+// Further rows (`more`) are cut at multiples of 256 of their own count and merge behind them, in
+// the same way. A sink logit t joins last, without a value:
 //   M'  = max(M, t)   a = exp(M - M')
 //   L   = fma(L, a, exp(t - M'))
 //   O_c = fl(O_c * a)
@@ -92,9 +93,11 @@ class Attention {
 
   // The visible positions of one part.
   struct Part {
-    std::size_t begin;   // absolute
+    const std::byte* k;  // rows of the first position
+    const std::byte* v;
+    std::size_t v_stride;
     std::size_t count;   // 1..256
-    std::size_t offset;  // of `begin` from the start of the part
+    std::size_t offset;  // of the first position from the start of the part
     bool is_first;       // no earlier part to merge with
   };
 
@@ -126,20 +129,34 @@ class Attention {
       const std::size_t offset = begin % part_positions;
       const std::size_t to_last = args_.last - begin + 1;
       const std::size_t to_end = part_positions - offset;
-      const Part part{begin, to_last < to_end ? to_last : to_end, offset, begin == args_.first};
-      scores_from<tile_heads_max>(part, 0);
-      for (std::size_t head = 0; head < heads_; ++head) normalize(part, head);
-      merge_sums(part);
-      values_from<tile_heads_max>(part, 0);
+      const std::size_t at = begin - args_.origin;
+      const Part part{row_of(args_.k, at, args_.k_stride),
+                      row_of(args_.v, at, args_.v_stride),
+                      args_.v_stride,
+                      to_last < to_end ? to_last : to_end,
+                      offset,
+                      begin == args_.first};
+      run_part(part);
       begin += part.count;
+    }
+    for (std::size_t at = 0; at < args_.more_count; at += part_positions) {
+      const std::size_t left = args_.more_count - at;
+      const std::byte* const rows = row_of(args_.more, at, args_.k_stride);
+      run_part(
+          {rows, rows, args_.k_stride, left < part_positions ? left : part_positions, 0, false});
     }
     finish();
   }
 
-  // The row of an absolute position.
-  const std::byte* cached(const void* rows, std::size_t position, std::size_t stride) const {
-    return static_cast<const std::byte*>(rows) +
-           (position - args_.origin) * Elements::row_bytes(stride);
+  void run_part(const Part& part) {
+    scores_from<tile_heads_max>(part, 0);
+    for (std::size_t head = 0; head < heads_; ++head) normalize(part, head);
+    merge_sums(part);
+    values_from<tile_heads_max>(part, 0);
+  }
+
+  static const std::byte* row_of(const void* rows, std::size_t index, std::size_t stride) {
+    return static_cast<const std::byte*>(rows) + index * Elements::row_bytes(stride);
   }
 
   // The 256 scores, then weights, of a head of the block; a position has the same place in all
@@ -164,7 +181,7 @@ class Attention {
       const std::size_t left = part.count - j;
       const std::byte* rows[positions];
       for (std::size_t p = 0; p < positions; ++p) {  // past the end the last row again
-        rows[p] = cached(args_.k, part.begin + j + (p < left ? p : left - 1), args_.k_stride);
+        rows[p] = row_of(part.k, j + (p < left ? p : left - 1), args_.k_stride);
       }
       alignas(64) float scores[tile];
       score_tile<heads, positions>(args_.q + (head_ + head) * args_.head_dim, rows, scores);
@@ -264,8 +281,8 @@ class Attention {
   template <std::size_t heads, std::size_t vectors, bool full>
   void value_tile(const Part& part, std::size_t head, std::size_t column, std::size_t lanes) const {
     const float* const weights = row(head) + part.offset;
-    const std::byte* values = cached(args_.v, part.begin, args_.v_stride);
-    const std::size_t step = Elements::row_bytes(args_.v_stride);
+    const std::byte* values = part.v;
+    const std::size_t step = Elements::row_bytes(part.v_stride);
     Vector acc[heads * vectors];
     for (std::size_t i = 0; i < heads * vectors; ++i) acc[i] = Isa::zero();
     for (std::size_t j = 0; j < part.count; ++j, values += step) {

@@ -100,6 +100,10 @@ struct AttentionArgs {
   float* out;              // heads x value_dim, contiguous
   float* scratch;          // attention_scratch_floats() floats, used by this call alone
   std::size_t origin = 0;  // position of the first row of k and v, <= first
+  // Rows behind the positions that are key and value at once (compressed ones): `more_count` of
+  // head_dim = value_dim values, k_stride apart, all visible, in parts of 256 of their own.
+  const void* more = nullptr;
+  std::size_t more_count = 0;
 };
 inline constexpr std::size_t attention_part_positions = 256;
 // Heads that go through a part together; with more heads K and V are read again for each block.
@@ -155,6 +159,10 @@ struct KernelTable : WeightKernels {
   // In place, by true division. -infinity gives 0; a NaN, a +infinity or nothing but -infinity
   // makes all results NaN.
   void (*softmax)(float* x, std::size_t count);
+  // out[c] = the sum of values[t][c] weighted by the softmax over t of scores[t][c]; items >= 1
+  // rows of each, taken in their order. A NaN in a channel makes its result NaN.
+  void (*softmax_pool)(const float* const* scores, const float* const* values, std::size_t items,
+                       std::size_t channels, float* out);
   void (*swiglu)(const float* gate, const float* up, std::size_t count,
                  float* out);  // silu(gate) * up; out may be gate
   // g / (1 + exp(-slope * g)) * (u + offset) with the clamped g and u; out may be gate.

@@ -13,6 +13,7 @@
 #include "kernels/matmul_f32-inl.h"
 #include "kernels/matmul_q8-inl.h"
 #include "kernels/norm-inl.h"
+#include "kernels/pool-inl.h"
 #include "kernels/quantize-inl.h"
 #include "kernels/read_all-inl.h"
 #include "kernels/rope-inl.h"
@@ -61,6 +62,7 @@ consteval void add_layer_kernels(KernelTable& table) {
   table.attention_f32 = &attention_f32<Isa>;
   table.attention_q8_0 = &attention_q8_0<Isa>;
   table.softmax = &softmax<Isa>;
+  table.softmax_pool = &softmax_pool<Isa>;
   table.swiglu = &swiglu<Isa>;
   table.swiglu_clamped = &swiglu_clamped<Isa>;
   table.sigmoid = &sigmoid<Isa>;

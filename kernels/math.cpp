@@ -135,6 +135,15 @@ float exp_f32(float x) noexcept { return exp_lanes<OneLane>(x); }
 
 float sigmoid_f32(float x) noexcept { return sigmoid_lanes<OneLane>(x); }
 
+float softplus_f32(float x) noexcept {
+  const double wide = x;
+  const double small = exp_f64(wide > 0 ? -wide : wide);  // at most 1
+  // The series where 1 + small would round away what matters.
+  const double tail =
+      small < 0x1p-13 ? small * (1 - small * (0.5 - small / 3)) : log_f64(1 + small);
+  return static_cast<float>(wide > 0 ? wide + tail : tail);
+}
+
 double exp_f64(double x) noexcept { return exp_two_part(x, 0); }
 
 double log_f64(double x) noexcept {

@@ -10,6 +10,8 @@ namespace millrace {
 // 88.72284 infinity, below -103.98 zero. exp_f32(0) is exactly 1.
 float exp_f32(float x) noexcept;
 float sigmoid_f32(float x) noexcept;  // 1 / (1 + exp(-x)); error below 3 units, zero below -88.73
+// log(1 + exp(x)), computed in double and rounded once.
+float softplus_f32(float x) noexcept;
 
 // Error at most about 1 unit in the last place (relative below 2.3e-16) for results in the normal
 // range. log_f64: zero gives -infinity, a negative x NaN.

@@ -222,6 +222,35 @@ TEST_CASE("attention: the definition's bits for windows around the borders of pa
   }
 }
 
+TEST_CASE("attention: further rows are parts behind the positions, with the same bits") {
+  // Rows are keys and values at once; those from position 512 on are handed over as further ones,
+  // which cuts them where the parts of the positions would be.
+  for (const std::size_t last : {512u, 530u, 767u, 768u, 1100u}) {
+    World world({19, 40, 40, 300, last, true}, 31);
+    world.v = world.k;
+    world.v_half = world.k_half;
+    world.v_stride = world.k_stride;
+    const std::vector<float> expected = attend_by_definition(world);
+    std::vector<float> scratch(attention_scratch_floats());
+    for (const KernelTable* table : supported_kernels()) {
+      for (const bool half : {false, true}) {
+        std::vector<float> out(expected.size(), std::numeric_limits<float>::quiet_NaN());
+        AttentionArgs args = arguments(world);
+        args.k = args.v = half ? static_cast<const void*>(world.k_half.data()) : world.k.data();
+        args.more = half ? static_cast<const void*>(&world.k_half[512 * world.k_stride])
+                         : &world.k[512 * world.k_stride];
+        args.last = 511;
+        args.more_count = last - 511;
+        args.out = out.data();
+        args.scratch = scratch.data();
+        (half ? table->attention_f16 : table->attention_f32)(args);
+        INFO(table->name << (half ? " f16, " : " f32, ") << name_of(world.shape));
+        REQUIRE(first_difference(expected, out) == -1);
+      }
+    }
+  }
+}
+
 TEST_CASE("attention agrees with float64") {
   for (const bool sinks : {false, true}) {
     const World world({4, 128, 128, 0, 700, sinks}, 22);

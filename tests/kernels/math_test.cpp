@@ -74,6 +74,20 @@ TEST_CASE("sigmoid_f32 stays below 3 units and reaches its limits") {
   CHECK(std::isnan(sigmoid_f32(std::numeric_limits<float>::quiet_NaN())));
 }
 
+TEST_CASE("softplus_f32 is log(1 + exp(x)) rounded once, also far from zero") {
+  Random random(2);
+  for (int i = 0; i < 100000; ++i) {
+    const float x = static_cast<float>(random.uniform(-86, 100));
+    const double exact =
+        x > 0 ? double{x} + std::log1p(std::exp(-double{x})) : std::log1p(std::exp(double{x}));
+    REQUIRE(std::fabs(static_cast<double>(softplus_f32(x)) - exact) <= 0.5001 * unit_of(exact));
+  }
+  CHECK(softplus_f32(0) == 0x1.62e43p-1f);
+  CHECK(softplus_f32(infinity) == infinity);
+  CHECK(softplus_f32(-infinity) == 0.0f);
+  CHECK(std::isnan(softplus_f32(std::numeric_limits<float>::quiet_NaN())));
+}
+
 TEST_CASE("exp_f64 and log_f64 agree with long double to about one unit") {
   Random random(2);
   double worst_exp = 0;

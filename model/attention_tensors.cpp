@@ -32,6 +32,7 @@ Status LayerTensors::vectors(VectorRole role, std::string_view base, std::string
 
 Status LayerTensors::attention() {
   MILLRACE_TRY(vector(VectorRole::attn_norm, "attn_norm", ".weight", h_.width, Presence::required));
+  if (h_.attention == AttentionKind::compressed) return compressed();
   if (h_.attention == AttentionKind::mla) MILLRACE_TRY(mla());
   else MILLRACE_TRY(gqa());
   const std::uint64_t out_columns = std::uint64_t{h_.heads[layer_]} * h_.value_dim;

@@ -34,10 +34,22 @@ Status LayerTensors::moe() {
   MILLRACE_TRY(matrix(MatrixRole::router, "ffn_gate_inp", h_.width, h_.experts));
   MILLRACE_TRY(
       vector(VectorRole::router_bias, "ffn_gate_inp", ".bias", h_.experts, family_.router_bias));
-  MILLRACE_TRY(vector(VectorRole::selection_bias, "exp_probs_b", ".bias", h_.experts,
-                      family_.selection_bias));
+  MILLRACE_TRY(expert_choice());
   MILLRACE_TRY(shared_expert());
   return expert_biases();
+}
+
+// A table of ids by token, or else the bias of the scores.
+Status LayerTensors::expert_choice() {
+  if (h_.hashed(layer_)) {
+    MILLRACE_ASSIGN(spec_.hash_table, finder_.numbers(name("ffn_gate_tid2eid", ".weight"),
+                                                      h_.experts_used, h_.vocabulary));
+    return {};
+  }
+  const bool as_weight = finder_.find(name("exp_probs_b", ".bias")) == nullptr &&
+                         finder_.find(name("exp_probs_b", ".weight")) != nullptr;
+  return vector(VectorRole::selection_bias, "exp_probs_b", as_weight ? ".weight" : ".bias",
+                h_.experts, family_.selection_bias);
 }
 
 // It takes the roles of a dense FFN: a layer has one or the other.

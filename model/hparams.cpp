@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "kernels/math.h"
+#include "model/hparams_compressed.h"
 #include "model/key_reader.h"
 #include "runtime/base/limits.h"
 #include "runtime/base/log.h"
@@ -35,9 +36,18 @@ constexpr std::uint32_t head_dim_max = 4096;
 constexpr std::uint32_t latent_max = 1u << 16;
 constexpr std::uint32_t shared_experts_max = 64;
 
-Status read_layers(const KeyReader& keys, Hparams& h) {
+Status read_layers(const Checkpoint& checkpoint, const KeyReader& keys, const FamilySpec& family,
+                   Hparams& h) {
   MILLRACE_ASSIGN(const std::uint32_t blocks, keys.number("block_count", 1, limits::layers_max, 0));
   MILLRACE_ASSIGN(h.nextn_layers, keys.number("nextn_predict_layers", 0, limits::layers_max, 0));
+  if (family.nextn_by_tensor && h.nextn_layers > 0) {
+    const auto is_nextn = [&](std::uint32_t block) {
+      return checkpoint.find_tensor(fmt::format("blk.{}.nextn.eh_proj.weight", block)) != nullptr;
+    };
+    h.layers = blocks;
+    if (is_nextn(blocks)) return {};  // they lie behind those that are counted
+    if (!is_nextn(blocks - 1)) h.nextn_layers = 0;
+  }
   if (h.nextn_layers >= blocks)
     return keys.bad("nextn_predict_layers",
                     fmt::format("{} of {} blocks: none is left to run", h.nextn_layers, blocks));
@@ -86,7 +96,7 @@ Status read_attention(const KeyReader& keys, const FamilySpec& family, Hparams& 
   MILLRACE_ASSIGN(const std::uint32_t window,
                   keys.number("attention.sliding_window", 0, limits::context_max, 0));
   for (LayerIndex layer = 0; layer < h.layers; ++layer)
-    h.windows.push_back(layer % 2 == 0 ? window : 0);
+    h.windows.push_back(family.sliding == SlidingLayers::all || layer % 2 == 0 ? window : 0);
   return {};
 }
 
@@ -200,6 +210,9 @@ Status read_gating(const KeyReader& keys, const FamilySpec& family, Hparams& h) 
     case 3:
       h.gating = Gating::softmax_chosen;
       return {};
+    case 4:
+      if (family.gating == Gating::sqrt_softplus) return {};
+      [[fallthrough]];
     default:
       return keys.bad("expert_gating_func",
                       fmt::format("{} is not supported by {}", function, family.architecture),
@@ -239,6 +252,9 @@ Status read_experts(const KeyReader& keys, const FamilySpec& family, Hparams& h)
   MILLRACE_TRY(read_expert_widths(keys, family, h));
   MILLRACE_TRY(read_gating(keys, family, h));
   MILLRACE_TRY(read_groups(keys, h));
+  if (family.hash_layers) {
+    MILLRACE_ASSIGN(h.hash_layers, keys.number("hash_layer_count", 0, h.layers, 0));
+  }
   h.normalize_weights = family.weight_norm == WeightNorm::always;
   if (family.weight_norm == WeightNorm::by_key) {
     MILLRACE_ASSIGN(h.normalize_weights, keys.flag("expert_weights_norm"));
@@ -255,16 +271,19 @@ Result<Hparams> read_hparams(const Checkpoint& checkpoint, const FamilySpec& fam
   Hparams h;
   MILLRACE_ASSIGN(const bool named, checkpoint.has_string("general.name", h.name));
   static_cast<void>(named);
-  MILLRACE_TRY(read_layers(keys, h));
+  MILLRACE_TRY(read_layers(checkpoint, keys, family, h));
   MILLRACE_ASSIGN(h.width, keys.number("embedding_length", 1, width_max, 0));
   MILLRACE_ASSIGN(h.context, keys.number("context_length", 1, limits::context_max, 0));
   MILLRACE_TRY(read_attention(keys, family, h));
   MILLRACE_TRY(read_rope(keys, family, h));
   MILLRACE_TRY(read_rope_scaling(keys, h));
   MILLRACE_TRY(read_scales(keys, h));
+  if (h.attention == AttentionKind::compressed) MILLRACE_TRY(read_compression(keys, h));
+  MILLRACE_TRY(read_streams(keys, family, h));
   MILLRACE_ASSIGN(h.dense_width, keys.per_layer("feed_forward_length", h.layers, 0, width_max,
                                                 std::vector<std::uint32_t>(h.layers, 0)));
   MILLRACE_TRY(read_experts(keys, family, h));
+  MILLRACE_TRY(read_clamps(keys, family, h));
   const auto* tokens = checkpoint.string_array("tokenizer.ggml.tokens");
   const std::uint32_t token_count =
       tokens == nullptr ? 0 : static_cast<std::uint32_t>(tokens->size());

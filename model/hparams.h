@@ -13,6 +13,35 @@
 
 namespace millrace {
 
+// Attention over pooled rows of older positions (blocks/attention_compressed.h).
+struct Compression {
+  static constexpr std::uint32_t indexed_ratio = 4;  // blocks of this size overlap and are indexed
+
+  std::vector<std::uint32_t> ratios;  // per layer: positions that make a row; 0: no such rows
+  RopeScaling rope;                   // of the layers that have them
+  std::uint32_t index_heads = 0, index_dim = 0;
+  std::uint32_t index_top_k = 0;    // rows that a position looks at
+  std::uint32_t output_groups = 1;  // of heads, each with its rows of attn_output_a
+  std::uint32_t output_rank = 0;    // values of a group in front of attn_output_b
+
+  std::uint32_t ratio(LayerIndex layer) const noexcept {
+    return ratios.empty() ? 0 : ratios[layer];
+  }
+  bool indexed(LayerIndex layer) const noexcept { return ratio(layer) == indexed_ratio; }
+  // Blocks whose positions are pooled into a row: overlapping ones take the block before too, with
+  // values and scores of their own.
+  std::uint32_t halves(LayerIndex layer) const noexcept { return indexed(layer) ? 2 : 1; }
+};
+
+// Hyper-connections (blocks/residual.h).
+struct Streams {
+  std::uint32_t count = 1;       // 1: a plain residual
+  std::uint32_t iterations = 0;  // of the mixing matrix's balancing
+  float epsilon = 0;
+
+  std::uint32_t mix_rows() const noexcept { return count * (2 + count); }
+};
+
 struct Hparams {
   std::string name;          // general.name, untrusted text
   std::uint32_t layers = 0;  // that run: block_count without the NextN layers at its end
@@ -35,6 +64,8 @@ struct Hparams {
   std::uint32_t rotary = 0;  // rotated dimensions of a head
   RopeScaling rope;          // pair_factors unset: they are weights
   double magnitude = 1;      // of cosines and sines
+  Compression compression;
+  Streams streams;
 
   std::vector<std::uint32_t> dense_width;  // feed_forward_length per layer (0 where absent)
   std::uint32_t experts = 0;               // 0: dense
@@ -47,6 +78,8 @@ struct Hparams {
   std::uint32_t groups_used = 1;
   bool normalize_weights = false;
   float weights_scale = 1;
+  std::uint32_t hash_layers = 0;  // in front, whose experts follow from the token's id alone
+  std::vector<SwigluClamp> expert_clamp, shared_clamp;  // per layer; empty, or limit 0: none
 
   std::uint32_t kv_heads_max() const noexcept;
   std::uint32_t heads_max() const noexcept;
@@ -55,7 +88,13 @@ struct Hparams {
     return windows.empty() ? 0 : windows[layer];
   }
   bool moe(LayerIndex layer) const noexcept { return experts > 0 && layer >= leading_dense; }
-  std::uint32_t nope() const noexcept { return head_dim - rotary; }  // MLA: what is not rotated
+  bool hashed(LayerIndex layer) const noexcept { return moe(layer) && layer < hash_layers; }
+  std::uint32_t nope() const noexcept { return head_dim - rotary; }  // what is not rotated
+  // Null: none. The pointer is into this object.
+  static const SwigluClamp* clamp(const std::vector<SwigluClamp>& clamps,
+                                  LayerIndex layer) noexcept {
+    return clamps.empty() || clamps[layer].limit == 0 ? nullptr : &clamps[layer];
+  }
 };
 
 // Reads and checks every number that the family needs (`format` errors name file and key).

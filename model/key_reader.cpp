@@ -53,6 +53,27 @@ Result<std::vector<std::uint32_t>> KeyReader::per_layer(
   return values;
 }
 
+Result<std::vector<float>> KeyReader::reals_per_layer(std::string_view key,
+                                                      std::uint32_t layers) const {
+  const std::string name = prefix_ + std::string(key);
+  const MetaValue* value = checkpoint_.find_meta(name);
+  std::vector<float> values;
+  if (value == nullptr) return values;
+  if (std::holds_alternative<double>(*value)) {
+    float same = 0;
+    MILLRACE_TRY(checkpoint_.has_f32(name, same));
+    values.assign(layers, same);
+  } else {
+    MILLRACE_TRY(checkpoint_.has_f32_array(name, values));
+  }
+  if (values.size() < layers)
+    return bad(key, fmt::format("{} entries for a model of {} layers", values.size(), layers));
+  values.resize(layers);
+  for (const float number : values)
+    if (!std::isfinite(number)) return bad(key, "not a finite number");
+  return values;
+}
+
 Result<std::string> KeyReader::text(std::string_view key) const {
   std::string value;
   MILLRACE_ASSIGN(const bool present, checkpoint_.has_string(prefix_ + std::string(key), value));

@@ -30,6 +30,8 @@ class KeyReader {
   Result<std::vector<std::uint32_t>> per_layer(std::string_view key, std::uint32_t layers,
                                                std::uint32_t low, std::uint32_t high,
                                                const std::vector<std::uint32_t>& fallback) const;
+  // Likewise numbers, all finite; empty if missing.
+  Result<std::vector<float>> reals_per_layer(std::string_view key, std::uint32_t layers) const;
   Result<std::string> text(std::string_view key) const;  // empty if missing
   Result<bool> flag(std::string_view key) const;         // false if missing
 

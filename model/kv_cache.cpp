@@ -11,7 +11,7 @@ namespace millrace {
 
 namespace {
 
-constexpr std::size_t q8_block = 32;
+constexpr std::size_t pending_alignment = 64;  // of float32 behind rows of any type
 
 // The first position that a token at `position` looks back at.
 std::uint32_t first_visible(std::uint32_t position, std::uint32_t window) noexcept {
@@ -27,6 +27,12 @@ KvLayout kv_layout(const Hparams& hparams, LayerIndex layer) noexcept {
             .value = hparams.kv_latent,
             .values_in_keys = true,
             .window = hparams.window(layer)};
+  if (hparams.attention == AttentionKind::compressed)
+    return {.heads = 1,
+            .key = hparams.head_dim,
+            .value = hparams.head_dim,
+            .values_in_keys = true,
+            .window = hparams.window(layer)};
   return {.heads = hparams.kv_heads[layer],
           .key = hparams.head_dim,
           .value = hparams.value_dim,
@@ -34,9 +40,28 @@ KvLayout kv_layout(const Hparams& hparams, LayerIndex layer) noexcept {
           .window = hparams.window(layer)};
 }
 
+CompressedLayouts compressed_layouts(const Hparams& hparams, LayerIndex layer,
+                                     std::uint32_t context) noexcept {
+  const Compression& compression = hparams.compression;
+  const std::uint32_t ratio = compression.ratio(layer);
+  CompressedLayouts layouts;
+  if (ratio == 0) return layouts;
+  layouts.pooled = {.ratio = ratio,
+                    .halves = compression.halves(layer),
+                    .columns = hparams.head_dim,
+                    .rows = context / ratio};
+  if (!compression.indexed(layer)) return layouts;
+  layouts.index = layouts.pooled;
+  layouts.index.columns = compression.index_dim;
+  return layouts;
+}
+
 KvCache::Layer KvCache::make_layer(const Hparams& hparams, LayerIndex layer, std::uint32_t context,
                                    std::uint32_t batch_tokens_max) noexcept {
-  Layer made{.layout = kv_layout(hparams, layer), .rows = context};
+  Layer made;
+  made.layout = kv_layout(hparams, layer);
+  made.compressed = compressed_layouts(hparams, layer, context);
+  made.rows = context;
   // With at least a window of spare rows, moving on costs at most one row's copy per token.
   if (const std::uint64_t window = made.layout.window; window > 0)
     made.rows = static_cast<std::uint32_t>(std::min<std::uint64_t>(
@@ -44,28 +69,46 @@ KvCache::Layer KvCache::make_layer(const Hparams& hparams, LayerIndex layer, std
   return made;
 }
 
-std::size_t KvCache::row_bytes(std::size_t values, KvType type) noexcept {
-  switch (type) {
-    case KvType::f16:
-      return 2 * values;
-    case KvType::f32:
-      return 4 * values;
-    case KvType::q8_0:
-      return dtype_row_bytes(DType::q8_0, round_up(values, q8_block));
-  }
-  return 0;
+std::uint64_t KvCache::positions_bytes(const Layer& layer, KvType type) noexcept {
+  const KvLayout& layout = layer.layout;
+  const std::uint64_t per_row = cache_rows::bytes(layout.key, type) +
+                                (layout.values_in_keys ? 0 : cache_rows::bytes(layout.value, type));
+  return std::uint64_t{layer.rows} * layout.heads * per_row;
 }
 
 std::uint64_t KvCache::layer_bytes(const Layer& layer, KvType type) noexcept {
-  const KvLayout& layout = layer.layout;
-  const std::uint64_t per_row =
-      row_bytes(layout.key, type) + (layout.values_in_keys ? 0 : row_bytes(layout.value, type));
-  return std::uint64_t{layer.rows} * layout.heads * per_row;
+  std::uint64_t bytes = positions_bytes(layer, type);
+  for (const CompressedLayout* part : {&layer.compressed.pooled, &layer.compressed.index})
+    bytes = round_up(bytes + part->row_bytes(type), pending_alignment) + part->pending_bytes();
+  return bytes;
+}
+
+// As layer_bytes() counts them.
+void KvCache::place_compressed(Layer& layer) const noexcept {
+  std::uint64_t at = positions_bytes(layer, type_);
+  const auto place = [&](const CompressedLayout& layout) {
+    std::byte* const rows = layer.data + at;
+    at = round_up(at + layout.row_bytes(type_), pending_alignment);
+    auto* const pending = reinterpret_cast<float*>(layer.data + at);
+    at += layout.pending_bytes();
+    return CompressedRows(layout, type_, rows, pending);
+  };
+  layer.pooled = place(layer.compressed.pooled);
+  layer.index = place(layer.compressed.index);
+}
+
+// Scores and places of the index rows, where more than are looked at can be visible.
+std::uint64_t KvCache::order_bytes(const Hparams& hparams, std::uint32_t context) noexcept {
+  std::uint32_t rows = 0;
+  for (LayerIndex layer = 0; layer < hparams.layers; ++layer)
+    rows = std::max(rows, compressed_layouts(hparams, layer, context).index.rows);
+  if (rows <= hparams.compression.index_top_k) return 0;
+  return rows * std::uint64_t{sizeof(float) + sizeof(std::uint32_t)};
 }
 
 std::uint64_t KvCache::bytes(const Hparams& hparams, std::uint32_t context, KvType type,
                              std::uint32_t batch_tokens_max) noexcept {
-  std::uint64_t sum = 0;
+  std::uint64_t sum = PinnedMemory::mapped_bytes(1, order_bytes(hparams, context));
   for (LayerIndex layer = 0; layer < hparams.layers; ++layer)
     sum += PinnedMemory::mapped_bytes(
         1, layer_bytes(make_layer(hparams, layer, context, batch_tokens_max), type));
@@ -81,7 +124,14 @@ Result<KvCache> KvCache::create(const Hparams& hparams, std::uint32_t context, K
     Layer layer = make_layer(hparams, index, context, batch_tokens_max);
     MILLRACE_ASSIGN(const auto blocks, cache.memory_.allocate(1, layer_bytes(layer, type)));
     layer.data = blocks.front().data;
+    cache.place_compressed(layer);
     cache.layers_.push_back(layer);
+  }
+  if (const std::uint64_t bytes = order_bytes(hparams, context); bytes > 0) {
+    MILLRACE_ASSIGN(const auto blocks, cache.memory_.allocate(1, bytes));
+    cache.row_scores_ = reinterpret_cast<float*>(blocks.front().data);
+    cache.row_order_ =
+        reinterpret_cast<std::uint32_t*>(cache.row_scores_ + bytes / (2 * sizeof(float)));
   }
   return cache;
 }
@@ -89,14 +139,15 @@ Result<KvCache> KvCache::create(const Hparams& hparams, std::uint32_t context, K
 std::byte* KvCache::key_row(const Layer& layer, std::uint32_t kv_head,
                             std::uint32_t row) const noexcept {
   return layer.data +
-         (std::size_t{kv_head} * layer.rows + row) * row_bytes(layer.layout.key, type_);
+         (std::size_t{kv_head} * layer.rows + row) * cache_rows::bytes(layer.layout.key, type_);
 }
 
 std::byte* KvCache::value_row(const Layer& layer, std::uint32_t kv_head,
                               std::uint32_t row) const noexcept {
   if (layer.layout.values_in_keys) return key_row(layer, kv_head, row);
   std::byte* const values = key_row(layer, layer.layout.heads, 0);
-  return values + (std::size_t{kv_head} * layer.rows + row) * row_bytes(layer.layout.value, type_);
+  return values +
+         (std::size_t{kv_head} * layer.rows + row) * cache_rows::bytes(layer.layout.value, type_);
 }
 
 const void* KvCache::keys(LayerIndex layer, std::uint32_t kv_head) const noexcept {
@@ -107,23 +158,20 @@ const void* KvCache::values(LayerIndex layer, std::uint32_t kv_head) const noexc
   return value_row(layers_[layer], kv_head, 0);
 }
 
-std::size_t KvCache::stride(std::size_t values) const noexcept {
-  return type_ == KvType::q8_0 ? round_up(values, q8_block) : values;
-}
-
 std::size_t KvCache::key_stride(LayerIndex layer) const noexcept {
-  return stride(layers_[layer].layout.key);
+  return cache_rows::stride(layers_[layer].layout.key, type_);
 }
 
 std::size_t KvCache::value_stride(LayerIndex layer) const noexcept {
   const KvLayout& layout = layers_[layer].layout;
-  return stride(layout.values_in_keys ? layout.key : layout.value);
+  return cache_rows::stride(layout.values_in_keys ? layout.key : layout.value, type_);
 }
 
 bool KvCache::keeps(std::uint32_t position) const noexcept {
   return position == 0 || std::all_of(layers_.begin(), layers_.end(), [&](const Layer& layer) {
-           return layer.layout.window == 0 ||
-                  layer.origin <= first_visible(position, layer.layout.window);
+           return layer.pooled.keeps(position) && layer.index.keeps(position) &&
+                  (layer.layout.window == 0 ||
+                   layer.origin <= first_visible(position, layer.layout.window));
          });
 }
 
@@ -139,19 +187,12 @@ void KvCache::make_room(LayerIndex index, std::uint32_t first, std::uint32_t cou
   };
   for (std::uint32_t head = 0; head < layer.layout.heads; ++head) {
     move(key_row(layer, head, 0), key_row(layer, head, kept - layer.origin),
-         row_bytes(layer.layout.key, type_));
+         cache_rows::bytes(layer.layout.key, type_));
     if (layer.layout.values_in_keys) continue;
     move(value_row(layer, head, 0), value_row(layer, head, kept - layer.origin),
-         row_bytes(layer.layout.value, type_));
+         cache_rows::bytes(layer.layout.value, type_));
   }
   layer.origin = kept;
-}
-
-void KvCache::store_row(const KernelTable& kernels, const float* values, std::size_t count,
-                        std::byte* to) const {
-  if (type_ == KvType::f32) std::memcpy(to, values, count * sizeof(float));
-  else if (type_ == KvType::q8_0) kernels.to_q8_0(values, count, to);
-  else kernels.to_f16(values, count, reinterpret_cast<std::uint16_t*>(to));
 }
 
 void KvCache::store(const KernelTable& kernels, LayerIndex index, std::uint32_t position,
@@ -161,10 +202,11 @@ void KvCache::store(const KernelTable& kernels, LayerIndex index, std::uint32_t 
   MILLRACE_CHECK(position >= layer.origin && position - layer.origin < layer.rows);
   const std::uint32_t row = position - layer.origin;
   for (std::uint32_t head = 0; head < layout.heads; ++head) {
-    store_row(kernels, k + std::size_t{head} * layout.key, layout.key, key_row(layer, head, row));
+    cache_rows::store(kernels, type_, k + std::size_t{head} * layout.key, layout.key,
+                      key_row(layer, head, row));
     if (!layout.values_in_keys)
-      store_row(kernels, v + std::size_t{head} * layout.value, layout.value,
-                value_row(layer, head, row));
+      cache_rows::store(kernels, type_, v + std::size_t{head} * layout.value, layout.value,
+                        value_row(layer, head, row));
   }
 }
 

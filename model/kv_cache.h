@@ -11,18 +11,14 @@
 
 #include "io/pinned_memory.h"
 #include "kernels/kernel_table.h"
+#include "model/cache_rows.h"
+#include "model/compressed_rows.h"
 #include "model/hparams.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/limits.h"
 #include "runtime/base/result.h"
 
 namespace millrace {
-
-enum class KvType : std::uint8_t {
-  f16,
-  f32,
-  q8_0,  // blocks of 32 values, 8 bits each, with a half scale (KernelTable::to_q8_0)
-};
 
 // What a layer keeps per position.
 struct KvLayout {
@@ -33,6 +29,14 @@ struct KvLayout {
   std::uint32_t window = 0;     // positions that are ever looked back at; 0: all
 };
 KvLayout kv_layout(const Hparams& hparams, LayerIndex layer) noexcept;
+
+// What a layer's compressors keep of a sequence of `context` positions: pooled keys and values, and
+// the rows by which they are chosen. Layers without them: nothing.
+struct CompressedLayouts {
+  CompressedLayout pooled, index;
+};
+CompressedLayouts compressed_layouts(const Hparams& hparams, LayerIndex layer,
+                                     std::uint32_t context) noexcept;
 
 class KvCache {
  public:
@@ -64,28 +68,38 @@ class KvCache {
   std::size_t key_stride(LayerIndex layer) const noexcept;
   std::size_t value_stride(LayerIndex layer) const noexcept;
 
+  // Of a layer that has them (compressed_layouts()).
+  CompressedRows& pooled(LayerIndex layer) noexcept { return layers_[layer].pooled; }
+  CompressedRows& index(LayerIndex layer) noexcept { return layers_[layer].index; }
+  // Room for a score and a place in an order per index row, for the layer that is running.
+  float* row_scores() noexcept { return row_scores_; }
+  std::uint32_t* row_order() noexcept { return row_order_; }
+
  private:
   struct Layer {
     KvLayout layout;
-    std::uint32_t rows = 0;     // positions that there is room for
-    std::uint32_t origin = 0;   // the first of them
-    std::byte* data = nullptr;  // all keys, then all values
+    CompressedLayouts compressed;
+    std::uint32_t rows = 0;        // positions that there is room for
+    std::uint32_t origin = 0;      // the first of them
+    std::byte* data = nullptr;     // all keys, then all values
+    CompressedRows pooled, index;  // behind them
   };
   KvCache() = default;
   static Layer make_layer(const Hparams& hparams, LayerIndex layer, std::uint32_t context,
                           std::uint32_t batch_tokens_max) noexcept;
+  static std::uint64_t positions_bytes(const Layer& layer, KvType type) noexcept;
   static std::uint64_t layer_bytes(const Layer& layer, KvType type) noexcept;
-  static std::size_t row_bytes(std::size_t values, KvType type) noexcept;
-  std::size_t stride(std::size_t values) const noexcept;
+  static std::uint64_t order_bytes(const Hparams& hparams, std::uint32_t context) noexcept;
+  void place_compressed(Layer& layer) const noexcept;
   std::byte* key_row(const Layer& layer, std::uint32_t kv_head, std::uint32_t row) const noexcept;
   std::byte* value_row(const Layer& layer, std::uint32_t kv_head, std::uint32_t row) const noexcept;
-  void store_row(const KernelTable& kernels, const float* values, std::size_t count,
-                 std::byte* to) const;
 
   KvType type_ = KvType::f16;
   std::uint32_t context_ = 0;
   PinnedMemory memory_;
   std::vector<Layer> layers_;
+  float* row_scores_ = nullptr;
+  std::uint32_t* row_order_ = nullptr;
 };
 
 }  // namespace millrace

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,6 +29,8 @@ class LayerTensors {
   Status attention();
   // Dense FFN, or router, shared expert and routed experts; `experts` stays empty for dense layers.
   Status feed_forward(std::vector<ExpertExtent>& experts);
+  // Hyper-connections, where the model has them.
+  Status streams();
 
  private:
   std::string name(std::string_view base, std::string_view suffix) const;
@@ -49,9 +52,19 @@ class LayerTensors {
   Status qk_norm();
   Status mla();
   Status mla_keys_and_values();
+  Status compressed();
+  Status compressor();
+  Status indexer();
+  // A tensor with several spellings, the first one being the usual.
+  Status matrix_of(MatrixRole role, std::initializer_list<const char*> bases, std::uint64_t columns,
+                   std::uint64_t rows);
+  Status vectors_of(VectorRole role, std::initializer_list<const char*> bases, std::uint64_t count,
+                    std::uint64_t parts = 1);
+  std::string name_of(std::initializer_list<const char*> bases, const char* suffix) const;
 
   Status dense();
   Status moe();
+  Status expert_choice();
   Status shared_expert();
   Status expert_biases();
   Result<std::vector<ExpertExtent>> routed_experts();

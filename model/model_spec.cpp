@@ -23,9 +23,13 @@ std::uint64_t ModelSpec::expert_bytes() const noexcept {
 std::uint64_t ModelSpec::trunk_bytes() const noexcept {
   std::uint64_t sum = embedding.bytes() + output_norm.bytes() + (tied_head ? 0 : head.bytes());
   if (rope_factors) sum += rope_factors->bytes();
+  if (output_streams)
+    sum += output_streams->weights.bytes() + output_streams->base.bytes() +
+           output_streams->scale.bytes();
   for (const LayerSpec& layer : layers) {
     for (const auto& matrix : layer.matrices) sum += matrix ? matrix->bytes() : 0;
     for (const auto& vector : layer.vectors) sum += vector ? vector->bytes() : 0;
+    sum += layer.hash_table ? layer.hash_table->bytes() : 0;
   }
   return sum;
 }
@@ -46,6 +50,7 @@ class SpecBuilder {
       LayerTensors tensors(finder_, h_, family_, layer, spec_.layers[layer]);
       MILLRACE_TRY(tensors.attention());
       MILLRACE_TRY(tensors.feed_forward(experts[layer]));
+      MILLRACE_TRY(tensors.streams());
     }
     spec_.experts = ExpertExtents(std::move(experts));
     return finder_.check_unused(h_.layers, h_.layers + h_.nextn_layers);
@@ -75,6 +80,19 @@ class SpecBuilder {
     MILLRACE_ASSIGN(auto norm, finder_.vector("output_norm.weight", h_.width, true));
     spec_.output_norm = *norm;
     MILLRACE_ASSIGN(spec_.rope_factors, finder_.vector("rope_freqs.weight", h_.rotary / 2, false));
+    return h_.streams.count > 1 ? output_streams() : Status{};
+  }
+
+  Status output_streams() {
+    const std::uint64_t count = h_.streams.count;
+    const auto name = [&](const char* part) {
+      return finder_.first_present(
+          {fmt::format("output_hc_{}.weight", part), fmt::format("hc_head_{}.weight", part)});
+    };
+    MILLRACE_ASSIGN(auto weights, finder_.vectors(name("fn"), count * h_.width, count, true));
+    MILLRACE_ASSIGN(auto base, finder_.vector(name("base"), count, true));
+    MILLRACE_ASSIGN(auto scale, finder_.vector(name("scale"), 1, true));
+    spec_.output_streams = OutputStreams{*weights, *base, *scale};
     return {};
   }
 

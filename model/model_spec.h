@@ -23,19 +23,28 @@ enum class MatrixRole : std::uint8_t {
   attn_q,  // MLA: of queries without a latent
   attn_k,
   attn_v,
-  attn_output,
-  attn_q_a,   // MLA: to the queries' latent
-  attn_q_b,   //      and from it to the heads
-  attn_kv_a,  // MLA: to the latent of keys and values, and the rotated key
-  attn_kv_b,  //      from it to each head's keys, then values; or in two halves:
-  attn_k_b,   //      keys, transposed per head
-  attn_v_b,   //      values
+  attn_output,      // compressed attention: from all groups' values (attn_output_b)
+  attn_output_a,    //                       to them, one group's rows below the other's
+  attn_q_a,         // MLA, compressed attention: to the queries' latent
+  attn_q_b,         //                            and from it to the heads
+  attn_kv_a,        // MLA: to the latent of keys and values, and the rotated key; else to their row
+  attn_kv_b,        //      from it to each head's keys, then values; or in two halves:
+  attn_k_b,         //      keys, transposed per head
+  attn_v_b,         //      values
+  compressor_kv,    // pooled rows: what is pooled
+  compressor_gate,  //              and its scores
+  index_kv,         // the same for the rows by which rows are found
+  index_gate,
+  index_q,        // from the queries' latent to the heads that look for rows
+  index_weights,  // of these heads
+  streams_attn,   // hyper-connections: mixing coefficients around attention
+  streams_ffn,    //                    and around the FFN
   router,
   ffn_gate,  // of the dense FFN, or of the shared expert: a layer has at most one
   ffn_up,
   ffn_down,
 };
-inline constexpr std::size_t matrix_role_count = 14;
+inline constexpr std::size_t matrix_role_count = 23;
 
 // Small vectors of a layer: decoded to float32 and always in memory.
 enum class VectorRole : std::uint8_t {
@@ -49,6 +58,14 @@ enum class VectorRole : std::uint8_t {
   attn_q_a_norm,
   attn_kv_a_norm,
   attn_sinks,
+  compressor_position,  // added to the scores: a row per position of a block
+  compressor_norm,
+  index_position,
+  index_norm,
+  streams_attn_base,
+  streams_attn_scale,  // of pre, post and the mixing matrix
+  streams_ffn_base,
+  streams_ffn_scale,
   ffn_norm,
   ffn_gate_bias,
   ffn_up_bias,
@@ -61,11 +78,13 @@ enum class VectorRole : std::uint8_t {
   expert_gate_up_bias,  // one row per expert: gate, then up
   expert_down_bias,
 };
-inline constexpr std::size_t vector_role_count = 21;
+inline constexpr std::size_t vector_role_count = 29;
 
 struct LayerSpec {
   std::array<std::optional<MatrixExtent>, matrix_role_count> matrices;
   std::array<std::optional<MatrixExtent>, vector_role_count> vectors;  // one row each
+  // A row of expert ids (I32) per token, for layers whose experts follow from the token alone.
+  std::optional<MatrixExtent> hash_table;
   bool experts = false;  // MoE layer (router present, perhaps a shared expert); else dense FFN
 
   const std::optional<MatrixExtent>& matrix(MatrixRole role) const {
@@ -74,6 +93,13 @@ struct LayerSpec {
   const std::optional<MatrixExtent>& vector(VectorRole role) const {
     return vectors[static_cast<std::size_t>(role)];
   }
+};
+
+// What makes one row of a token's streams in front of the head.
+struct OutputStreams {
+  MatrixExtent weights;  // streams rows of streams x width
+  MatrixExtent base;     // one value per stream
+  MatrixExtent scale;    // one value
 };
 
 struct ModelSpec {
@@ -87,6 +113,7 @@ struct ModelSpec {
   bool tied_head = false;
   MatrixExtent output_norm;
   std::optional<MatrixExtent> rope_factors;  // rope_freqs: rotary / 2 divisors
+  std::optional<OutputStreams> output_streams;
 
   std::uint64_t expert_bytes() const noexcept;  // of the largest expert; 0 if dense
   std::uint64_t trunk_bytes() const noexcept;   // everything but the routed experts

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 
+#include "kernels/math.h"
 #include "runtime/base/check.h"
 #include "runtime/base/limits.h"
 
@@ -98,7 +100,11 @@ void route(const KernelTable& kernels, const RouterRule& rule, float* logits, Ex
                  rule.groups_used * (rule.experts / rule.groups) >= rule.used);
   if (rule.gating == Gating::softmax) kernels.softmax(logits, rule.experts);
   if (rule.gating == Gating::sigmoid) kernels.sigmoid(logits, rule.experts, logits);
-  Choice(rule, logits).run(chosen);
+  if (rule.gating == Gating::sqrt_softplus)
+    for (std::size_t id = 0; id < rule.experts; ++id)
+      logits[id] = std::sqrt(softplus_f32(logits[id]));
+  if (rule.given != nullptr) std::copy_n(rule.given, rule.used, chosen);
+  else Choice(rule, logits).run(chosen);
   for (std::size_t k = 0; k < rule.used; ++k) weights[k] = logits[chosen[k]];
   if (rule.gating == Gating::softmax_chosen) kernels.softmax(weights, rule.used);
   float sum = 0;

@@ -20,6 +20,8 @@ struct RouterRule {
   std::size_t groups = 1;
   std::size_t groups_used = 1;
   const float* selection_bias = nullptr;  // per expert, added to the score but not to the weight
+  // The choice in rank order where it is given (hash routing); scores then only weight it.
+  const ExpertIndex* given = nullptr;
 };
 
 // Chooses `used` experts in rank order (score descending, ties to the lower id, so to the lower

@@ -28,6 +28,12 @@ const TensorInfo* TensorFinder::find(std::string_view name) {
   return tensor;
 }
 
+std::string TensorFinder::first_present(std::initializer_list<std::string> names) const {
+  for (const std::string& name : names)
+    if (checkpoint_.find_tensor(name) != nullptr) return name;
+  return *names.begin();
+}
+
 Error TensorFinder::bad(std::string_view name, std::string_view cause, ErrorCode code) const {
   const TensorInfo* tensor = checkpoint_.find_tensor(name);
   const std::string& path =
@@ -124,6 +130,22 @@ Result<std::vector<MatrixExtent>> TensorFinder::stacked(const std::string& name,
     extent.offset_bytes += extent.bytes();
   }
   return extents;
+}
+
+Result<MatrixExtent> TensorFinder::numbers(const std::string& name, std::uint64_t columns,
+                                           std::uint64_t rows) {
+  const TensorInfo* tensor = find(name);
+  if (tensor == nullptr) return bad(name, "missing");
+  MILLRACE_TRY(check_shape(*tensor, columns, rows, 1));
+  if (tensor->type != DType::i32)
+    return bad(name, fmt::format("type {}: ids must be I32", dtype_info(tensor->type).name),
+               ErrorCode::unsupported);
+  return MatrixExtent{.type = tensor->type,
+                      .file = tensor->file,
+                      .offset_bytes = tensor->offset_bytes,
+                      .row_bytes = tensor->row_bytes(),
+                      .rows = rows,
+                      .columns = columns};
 }
 
 Status TensorFinder::check_unused(std::uint32_t layers, std::uint32_t blocks) const {

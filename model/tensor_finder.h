@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,8 @@ class TensorFinder {
 
   // Null if absent. Marks the tensor as used.
   const TensorInfo* find(std::string_view name);
+  // The first of `names` that the file has, or the first of all: tensors with several spellings.
+  std::string first_present(std::initializer_list<std::string> names) const;
   // "PATH: tensor NAME: cause".
   Error bad(std::string_view name, std::string_view cause,
             ErrorCode code = ErrorCode::format) const;
@@ -42,6 +45,10 @@ class TensorFinder {
   // A 3-D tensor with `experts` matrices of columns x rows: one extent per expert. Empty if absent.
   Result<std::vector<MatrixExtent>> stacked(const std::string& name, std::uint64_t columns,
                                             std::uint64_t rows, std::uint64_t experts);
+
+  // A matrix of whole numbers (I32), which are read as such and never meet a kernel. Absent is an
+  // error.
+  Result<MatrixExtent> numbers(const std::string& name, std::uint64_t columns, std::uint64_t rows);
 
   // `unsupported` if an unused tensor belongs to a used one (X.bias or X.scale beside X.weight);
   // logs the other unused ones, but not those of blocks from `layers` on, which do not run.

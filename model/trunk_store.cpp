@@ -86,6 +86,10 @@ Result<TrunkPlan> plan_trunk(const ModelSpec& spec, std::span<const std::uint32_
   const auto layers = static_cast<std::uint32_t>(layer_bytes.size());
   plan.vector_bytes += spec.output_norm.columns * sizeof(float);
   plan.vector_bytes += spec.rope_factors ? spec.rope_factors->columns * sizeof(float) : 0;
+  if (const auto& streams = spec.output_streams)
+    plan.vector_bytes +=
+        (streams->weights.columns + streams->base.columns + streams->scale.columns) * sizeof(float);
+  plan.vector_bytes += HashRoutes::bytes(spec);
   const std::uint64_t largest = *std::max_element(layer_bytes.begin(), layer_bytes.end());
   std::uint64_t all = 0;
   for (const std::uint64_t bytes : layer_bytes) all += bytes;
@@ -191,6 +195,13 @@ Status TrunkStore::load_vectors(std::span<const File> files, const KernelTable& 
   if (spec_->rope_factors) {
     MILLRACE_ASSIGN(rope_factors_, read_vector(*spec_->rope_factors));
   }
+  if (const auto& streams = spec_->output_streams) {
+    MILLRACE_ASSIGN(output_streams_[0], read_vector(streams->weights));
+    MILLRACE_ASSIGN(output_streams_[1], read_vector(streams->base));
+    MILLRACE_ASSIGN(output_streams_[2], read_vector(streams->scale));
+  }
+  MILLRACE_ASSIGN(hash_routes_, HashRoutes::read(*spec_, files));
+  small_bytes_read_ += HashRoutes::bytes(*spec_);
   for (LayerIndex layer = 0; layer < spec_->layers.size(); ++layer) {
     for (std::size_t role = 0; role < vector_role_count; ++role) {
       if (!spec_->layers[layer].vectors[role]) continue;

@@ -3,6 +3,7 @@
 // through a ring of units that is read ahead.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "io/pinned_memory.h"
 #include "io/read_scheduler.h"
 #include "kernels/kernel_table.h"
+#include "model/hash_routes.h"
 #include "model/model_spec.h"
 #include "model/weights.h"
 #include "runtime/base/activity.h"
@@ -30,7 +32,7 @@ struct TrunkPlan {
   std::uint64_t tables_bytes = 0;             // embedding and head
   std::uint64_t pinned_bytes = 0;             // pinned layers
   std::uint64_t ring_bytes = 0;               // 0 when all layers are pinned
-  std::uint64_t vector_bytes = 0;             // norms and biases as float32
+  std::uint64_t vector_bytes = 0;             // norms and biases as float32, hash routes
   std::uint64_t streamed_bytes_per_step = 0;  // read for each step through the layers
   std::uint64_t smallest_bytes = 0;           // the smallest budget that works
   std::uint64_t total_bytes() const noexcept {
@@ -70,6 +72,16 @@ class TrunkStore {
   const Matrix& head() const noexcept { return head_; }
   const float* output_norm() const noexcept { return output_norm_.data(); }
   std::span<const float> rope_factors() const noexcept { return rope_factors_; }  // empty: all 1
+  const HashRoutes& hash_routes() const noexcept { return hash_routes_; }
+  // Of the streams in front of the head; null where there is one stream.
+  struct OutputStreamWeights {
+    const float* weights = nullptr;
+    const float* base = nullptr;
+    const float* scale = nullptr;
+  };
+  OutputStreamWeights output_streams() const noexcept {
+    return {output_streams_[0].data(), output_streams_[1].data(), output_streams_[2].data()};
+  }
   std::uint64_t small_bytes_read() const noexcept {
     return small_bytes_read_;
   }  // vectors, read outside the scheduler
@@ -110,6 +122,8 @@ class TrunkStore {
   std::vector<std::unique_ptr<Unit>> ring_;
   std::vector<std::vector<float>> vectors_;  // owners of the float32 copies
   std::vector<float> output_norm_, rope_factors_;
+  std::array<std::vector<float>, 3> output_streams_;  // weights, base, scale
+  HashRoutes hash_routes_;
   Matrix embedding_, head_;
   std::uint64_t small_bytes_read_ = 0;
 

@@ -13,13 +13,15 @@ namespace millrace {
 enum class AttentionKind : std::uint8_t {
   gqa,  // keys and values per KV head (blocks/attention_gqa.h)
   mla,  // one compressed latent for all heads (blocks/attention_mla.h)
+  // one row of keys and values, of the last positions, and pooled rows of older ones
+  compressed,  // (blocks/attention_compressed.h)
 };
 
 // How rotary pairs lie in a head: (2i, 2i+1), or (i, i + rotary/2).
 enum class RopeKind : std::uint8_t { norm, neox };
 
 // Which layers see only the last attention.sliding_window positions.
-enum class SlidingLayers : std::uint8_t { none, even };
+enum class SlidingLayers : std::uint8_t { none, even, all };
 
 enum class Presence : std::uint8_t { never, optional, required };
 
@@ -35,6 +37,7 @@ enum class Gating : std::uint8_t {
   softmax,         // P = softmax(z) over all experts; the weights are the chosen P
   sigmoid,         // P = sigmoid(z); the weights are the chosen P, without the selection bias
   softmax_chosen,  // chosen by z; the weights are the softmax over the chosen z
+  sqrt_softplus,   // P = sqrt(log(1 + exp(z))); as sigmoid
 };
 
 // Whether the chosen weights are divided by their sum.
@@ -71,7 +74,7 @@ struct FamilySpec {
 
   const char* ffn_norm =
       "ffn_norm";                  // the norm in front of the FFN, without "blk.N." and ".weight"
-  SwigluClamp swiglu = {0, 1, 0};  // limit 0: plain silu(gate) * up
+  SwigluClamp swiglu = {0, 1, 0};  // limit 0: plain silu(gate) * up; keys swiglu_clamp_* win
   Presence dense_bias = Presence::never;  // of dense FFNs
 
   // required: a file without experts is malformed; optional: dense when expert_count is 0.
@@ -83,9 +86,13 @@ struct FamilySpec {
   Presence expert_bias = Presence::never;     // ffn_*_exps.bias, one row per expert
   Gating gating = Gating::softmax;
   bool gating_by_key = false;  // expert_gating_func wins where it is present and not 0
+  bool hash_layers = false;    // hash_layer_count layers choose experts by token (ffn_gate_tid2eid)
   // Files without expert_gating_func and with one of these block counts mean sigmoid (0: none).
   std::uint32_t sigmoid_block_counts[2] = {0, 0};
   WeightNorm weight_norm = WeightNorm::never;
+
+  bool streams = false;          // hyper-connections instead of one residual (blocks/residual.h)
+  bool nextn_by_tensor = false;  // nextn_predict_layers holds only where nextn.eh_proj exists
 };
 
 }  // namespace millrace

@@ -19,6 +19,7 @@ extern const FamilySpec gpt_oss_family;
 extern const FamilySpec glm4moe_family;
 extern const FamilySpec minimax_m2_family;
 extern const FamilySpec deepseek2_family;
+extern const FamilySpec deepseek4_family;
 
 std::span<const FamilySpec* const> families() noexcept;
 

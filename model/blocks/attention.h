@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "model/blocks/attention_compressed.h"
 #include "model/blocks/attention_gqa.h"
 #include "model/blocks/attention_mla.h"
 #include "model/hparams.h"
@@ -24,7 +25,7 @@ class Attention {
 
   // The quantized twins that the matrices that take the normed input want.
   static Rounding rounding(const BlockContext& context, const LayerWeights& weights) noexcept;
-  // As attention_gqa() and attention_mla().
+  // As attention_gqa(), attention_mla() and attention_compressed().
   bool run(const BlockContext& context, LayerIndex layer, const LayerWeights& weights,
            std::span<const TokenPlace> tokens, const RopeRows& rope, const ActivationRows& normed,
            float* projected);
@@ -34,6 +35,7 @@ class Attention {
   const FamilySpec& family_;
   std::optional<GqaScratch> gqa_;
   std::optional<MlaScratch> mla_;
+  std::optional<CompressedScratch> compressed_;
 };
 
 }  // namespace millrace

@@ -17,6 +17,18 @@ void make_cache_room(std::span<const TokenPlace> tokens, LayerIndex layer) {
   }
 }
 
+void (*attention_kernel(const KernelTable& kernels, KvType type) noexcept)(const AttentionArgs&) {
+  switch (type) {
+    case KvType::f16:
+      return kernels.attention_f16;
+    case KvType::f32:
+      return kernels.attention_f32;
+    case KvType::q8_0:
+      return kernels.attention_q8_0;
+  }
+  return nullptr;
+}
+
 void attend(const BlockContext& context, LayerIndex layer, std::span<const TokenPlace> tokens,
             const CacheQuery& query) {
   // Heads of a KV head go together as far as the kernel reads the cache once for them; blocks of
@@ -52,17 +64,7 @@ void attend(const BlockContext& context, LayerIndex layer, std::span<const Token
           .scratch = query.scratch + worker * attention_scratch_floats(),
           .origin = kv.origin(layer),
       };
-      switch (kv.type()) {
-        case KvType::f16:
-          context.kernels.attention_f16(args);
-          break;
-        case KvType::f32:
-          context.kernels.attention_f32(args);
-          break;
-        case KvType::q8_0:
-          context.kernels.attention_q8_0(args);
-          break;
-      }
+      attention_kernel(context.kernels, kv.type())(args);
     }
   });
 }

@@ -23,11 +23,14 @@ struct TokenPlace {
   KvCache* kv = nullptr;
 };
 
-// Rotations of the batch's positions: row t holds rotary / 2 cosines (sines).
+// Rotations of the batch's positions: row t holds rotary / 2 cosines (sines). For other positions:
+// rope_row() with theta and magnitude.
 struct RopeRows {
   const float* cosine = nullptr;
   const float* sine = nullptr;
   std::size_t pairs = 0;
+  const double* theta = nullptr;
+  double magnitude = 1;
 
   const float* cosines(std::size_t t) const noexcept { return cosine + t * pairs; }
   const float* sines(std::size_t t) const noexcept { return sine + t * pairs; }
@@ -37,6 +40,9 @@ inline constexpr std::size_t attention_token_grain = 8;  // tokens per range in 
 
 // Makes room in the caches of the batch for its positions of a layer.
 void make_cache_room(std::span<const TokenPlace> tokens, LayerIndex layer);
+
+// The kernel that reads a cache of this type.
+void (*attention_kernel(const KernelTable& kernels, KvType type) noexcept)(const AttentionArgs&);
 
 // Queries of a batch against a layer of the cache.
 struct CacheQuery {

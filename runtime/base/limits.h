@@ -12,7 +12,9 @@ namespace millrace::limits {
 inline constexpr std::uint32_t layers_max = 512;
 inline constexpr std::uint32_t experts_max =
     1024;  // per layer; the largest published model has 896
-inline constexpr std::uint32_t experts_used_max = 32;  // top-k
+inline constexpr std::uint32_t experts_used_max = 32;      // top-k
+inline constexpr std::uint32_t streams_max = 8;            // of a residual
+inline constexpr std::uint32_t compress_ratio_max = 1024;  // positions of a compressed row
 inline constexpr std::uint32_t batch_tokens_max =
     4096;  // tokens that go through the layers together (-ub)
 inline constexpr std::uint32_t context_max = 1u << 24;  // positions

@@ -19,30 +19,38 @@ BatchWalk::BatchWalk(const Parts& parts, std::size_t tokens_max)
       h_(parts.spec.hparams),
       tokens_max_(tokens_max),
       graph_(parts.arena, h_.experts + 1),
+      residual_(h_, tokens_max),
       attention_(h_, *parts.spec.family, tokens_max, parts.arena.workers()),
-      moe_({parts.spec, parts.kernels, parts.mode, parts.experts, parts.arena, graph_, error_},
+      moe_({parts.spec, parts.kernels, parts.mode, parts.experts, parts.trunk.hash_routes(),
+            parts.arena, graph_, error_},
            tokens_max) {
   const WorkspaceSizes sizes(parts.spec, tokens_max);
-  x_.resize(tokens_max * h_.width);
   projected_.resize(tokens_max * h_.width);
-  cosine_.resize(tokens_max * sizes.rotary_pairs);
-  sine_.resize(cosine_.size());
   normed_ = ActivationRows(tokens_max, h_.width);
   trunk_hidden_ = ActivationRows(tokens_max, sizes.trunk_ffn);
   trunk_up_.resize(tokens_max * sizes.trunk_ffn);
   shared_out_.resize(sizes.shared_floats);
   shared_factor_.resize(tokens_max);
   logits_.resize(sizes.logits_floats);
-  RopeScaling rope = h_.rope;
-  rope.pair_factors =
-      parts.trunk.rope_factors().empty() ? nullptr : parts.trunk.rope_factors().data();
-  theta_.resize(sizes.rotary_pairs);
-  rope_frequencies(rope, theta_.data());
+  add_rotations(h_.rope, h_.magnitude);
+  if (!h_.compression.ratios.empty()) add_rotations(h_.compression.rope, h_.magnitude);
+}
+
+void BatchWalk::add_rotations(RopeScaling rope, double magnitude) {
+  const std::span<const float> factors = parts_.trunk.rope_factors();
+  rope.pair_factors = factors.empty() ? nullptr : factors.data();
+  Rotations& added = rotations_.emplace_back();
+  added.magnitude = magnitude;
+  added.theta.resize(h_.rotary / 2);
+  added.cosine.resize(tokens_max_ * added.theta.size());
+  added.sine.resize(added.cosine.size());
+  rope_frequencies(rope, added.theta.data());
 }
 
 std::uint64_t BatchWalk::bytes(const ModelSpec& spec, std::size_t tokens_max,
                                unsigned workers) noexcept {
   return WorkspaceSizes(spec, tokens_max).total_bytes() +
+         Residual::bytes(spec.hparams, tokens_max) +
          Attention::bytes(spec.hparams, *spec.family, tokens_max, workers) +
          MoeLayer::bytes(spec, tokens_max, workers);
 }
@@ -55,19 +63,28 @@ void BatchWalk::fail_numbers(LayerIndex layer, const char* where) noexcept {
 void BatchWalk::embed() {
   const Matrix& table = parts_.trunk.embedding();
   const auto decode = parts_.kernels.decode_row[static_cast<std::size_t>(table.type)];
-  for (std::size_t t = 0; t < tokens_.size(); ++t)
+  for (std::size_t t = 0; t < tokens_.size(); ++t) {
     decode(table.data + static_cast<std::size_t>(tokens_[t].id) * table.row_bytes, h_.width,
-           &x_[t * h_.width]);
+           residual_.start(t));
+    residual_.spread(t);
+  }
 }
 
 void BatchWalk::rope_rows() {
-  const std::size_t pairs = theta_.size();
-  parts_.arena.for_ranges(tokens_.size(), token_grain,
-                          [&](std::size_t begin, std::size_t end, unsigned) {
-                            for (std::size_t t = begin; t < end; ++t)
-                              rope_row(theta_.data(), pairs, tokens_[t].position, h_.magnitude,
-                                       &cosine_[t * pairs], &sine_[t * pairs]);
-                          });
+  const std::size_t pairs = h_.rotary / 2;
+  for (Rotations& kind : rotations_)
+    parts_.arena.for_ranges(
+        tokens_.size(), token_grain, [&](std::size_t begin, std::size_t end, unsigned) {
+          for (std::size_t t = begin; t < end; ++t)
+            rope_row(kind.theta.data(), pairs, tokens_[t].position, kind.magnitude,
+                     &kind.cosine[t * pairs], &kind.sine[t * pairs]);
+        });
+}
+
+RopeRows BatchWalk::rotations(LayerIndex layer) const noexcept {
+  const Rotations& kind = rotations_[h_.compression.ratio(layer) > 0 ? 1 : 0];
+  return {kind.cosine.data(), kind.sine.data(), kind.theta.size(), kind.theta.data(),
+          kind.magnitude};
 }
 
 void BatchWalk::norm_rows(const float* weight, Rounding rounding, LayerIndex layer) {
@@ -75,7 +92,7 @@ void BatchWalk::norm_rows(const float* weight, Rounding rounding, LayerIndex lay
   parts_.arena.for_ranges(
       tokens_.size(), token_grain, [&](std::size_t begin, std::size_t end, unsigned) {
         for (std::size_t t = begin; t < end; ++t)
-          parts_.kernels.rms_norm(&x_[t * h_.width], weight, h_.rms_eps, h_.width, normed_.row(t));
+          parts_.kernels.rms_norm(residual_.input(t), weight, h_.rms_eps, h_.width, normed_.row(t));
         if (!normed_.quantize_rows(parts_.kernels, begin, end - begin, h_.width, rounding))
           finite = false;
       });
@@ -109,28 +126,49 @@ unsigned BatchWalk::begin_layer(LayerIndex layer) noexcept {
 
 void BatchWalk::attention(LayerIndex layer, const LayerWeights& weights) {
   const BlockContext blocks = context();
+  residual_.open(
+      blocks,
+      {weights.matrix(MatrixRole::streams_attn), weights.vector(VectorRole::streams_attn_base),
+       weights.vector(VectorRole::streams_attn_scale)},
+      tokens_.size());
   norm_rows(weights.vector(VectorRole::attn_norm), Attention::rounding(blocks, weights), layer);
   if (failed()) return;
-  const RopeRows rope{cosine_.data(), sine_.data(), theta_.size()};
-  if (!attention_.run(blocks, layer, weights, tokens_, rope, normed_, projected_.data()))
+  if (!attention_.run(blocks, layer, weights, tokens_, rotations(layer), normed_,
+                      projected_.data()))
     fail_numbers(layer, "the attention's output");
-  else parts_.kernels.add(projected_.data(), tokens_.size() * h_.width, x_.data());
+  else add_to_residual(projected_.data());
 }
 
-GatedFfn BatchWalk::trunk_ffn(const LayerWeights& weights) const noexcept {
-  const SwigluClamp& clamp = parts_.spec.family->swiglu;
+void BatchWalk::add_to_residual(const float* y) {
+  parts_.arena.for_ranges(tokens_.size(), token_grain,
+                          [&](std::size_t begin, std::size_t end, unsigned) {
+                            for (std::size_t t = begin; t < end; ++t)
+                              residual_.close(parts_.kernels, t, y + t * h_.width);
+                          });
+}
+
+GatedFfn BatchWalk::trunk_ffn(LayerIndex layer, const LayerWeights& weights) const noexcept {
   return {.gate = weights.matrix(MatrixRole::ffn_gate),
           .up = weights.matrix(MatrixRole::ffn_up),
           .down = weights.matrix(MatrixRole::ffn_down),
           .gate_bias = weights.vector(VectorRole::ffn_gate_bias),
           .up_bias = weights.vector(VectorRole::ffn_up_bias),
           .down_bias = weights.vector(VectorRole::ffn_down_bias),
-          .clamp = clamp.limit > 0 ? &clamp : nullptr};
+          .clamp = Hparams::clamp(h_.shared_clamp, layer)};
+}
+
+void BatchWalk::open_ffn(const LayerWeights& weights) {
+  residual_.open(
+      context(),
+      {weights.matrix(MatrixRole::streams_ffn), weights.vector(VectorRole::streams_ffn_base),
+       weights.vector(VectorRole::streams_ffn_scale)},
+      tokens_.size());
 }
 
 void BatchWalk::dense_layer(LayerIndex layer, const LayerWeights& weights) {
   const BlockContext blocks = context();
-  const GatedFfn ffn = trunk_ffn(weights);
+  const GatedFfn ffn = trunk_ffn(layer, weights);
+  open_ffn(weights);
   norm_rows(weights.vector(VectorRole::ffn_norm),
             blocks.rounding(ffn.gate.type) | blocks.rounding(ffn.up.type), layer);
   if (failed()) return;
@@ -140,7 +178,7 @@ void BatchWalk::dense_layer(LayerIndex layer, const LayerWeights& weights) {
     return;
   }
   ffn_down(blocks, ffn, trunk_hidden_, 0, tokens_.size(), projected_.data(), h_.width);
-  parts_.kernels.add(projected_.data(), tokens_.size() * h_.width, x_.data());
+  add_to_residual(projected_.data());
 }
 
 // Up to the choice of experts. Returns the number of jobs.
@@ -151,6 +189,7 @@ unsigned BatchWalk::moe_layer(LayerIndex layer, const LayerWeights& weights) {
   Rounding rounding = moe_.rounding(layer);
   if (shared_gate.present())
     rounding = rounding | blocks.rounding(shared_gate.type) | blocks.rounding(shared_up.type);
+  open_ffn(weights);
   norm_rows(weights.vector(VectorRole::ffn_norm), rounding, layer);
   if (failed()) return 0;
   const unsigned jobs = moe_.route(layer, weights, tokens_, normed_, routing_sink_);
@@ -185,7 +224,7 @@ void BatchWalk::drop(unsigned job) noexcept { moe_.drop(job); }
 
 void BatchWalk::shared_gate_up() noexcept {
   const BlockContext blocks = moe_.job_context(job_count_);
-  const GatedFfn ffn = trunk_ffn(*shared_weights_);
+  const GatedFfn ffn = trunk_ffn(layer_, *shared_weights_);
   if (!ffn_gate_up(blocks, ffn, ffn.down.type, normed_, 0, tokens_.size(), trunk_hidden_, 0,
                    trunk_up_.data()))
     fail_numbers(layer_, "the shared expert's hidden state");
@@ -193,7 +232,7 @@ void BatchWalk::shared_gate_up() noexcept {
 
 void BatchWalk::shared_down() noexcept {
   const BlockContext blocks = moe_.job_context(job_count_);
-  ffn_down(blocks, trunk_ffn(*shared_weights_), trunk_hidden_, 0, tokens_.size(),
+  ffn_down(blocks, trunk_ffn(layer_, *shared_weights_), trunk_hidden_, 0, tokens_.size(),
            shared_out_.data(), h_.width);
   const float* const gate = shared_weights_->vector(VectorRole::shared_gate);
   if (gate == nullptr) {
@@ -218,7 +257,7 @@ bool BatchWalk::end_layer(LayerIndex layer) noexcept {
       moe_.sum_experts(t, y);
       if (shared_job_ != no_job)
         parts_.kernels.add_scaled(&shared_out_[t * h_.width], shared_factor_[t], h_.width, y);
-      parts_.kernels.add(y, h_.width, &x_[t * h_.width]);
+      residual_.close(parts_.kernels, t, y);
     };
     parts_.arena.for_ranges(tokens_.size(), token_grain,
                             [&](std::size_t begin, std::size_t end, unsigned) {
@@ -227,6 +266,16 @@ bool BatchWalk::end_layer(LayerIndex layer) noexcept {
   }
   if (layer_hook_ != nullptr) (*layer_hook_)(layer);
   return layer + 1 < h_.layers;
+}
+
+StreamWeights BatchWalk::head_streams() const noexcept {
+  const auto streams = parts_.trunk.output_streams();
+  StreamWeights made{{}, streams.base, streams.scale};
+  made.matrix.data = reinterpret_cast<const std::byte*>(streams.weights);
+  made.matrix.columns = std::size_t{h_.streams.count} * h_.width;
+  made.matrix.row_bytes = made.matrix.columns * sizeof(float);
+  made.matrix.rows = h_.streams.count;
+  return made;
 }
 
 // Output norm and head for tokens first .. end, a few at a time.
@@ -239,9 +288,10 @@ void BatchWalk::write_logits(std::size_t first,
     {
       const ComputeScope computing(parts_.activity);
       const BlockContext blocks = context();
+      residual_.open_head(blocks, head_streams(), t, count);
       for (std::size_t i = t; i < t + count; ++i)
-        parts_.kernels.rms_norm(&x_[i * h_.width], parts_.trunk.output_norm(), h_.rms_eps, h_.width,
-                                normed_.row(i));
+        parts_.kernels.rms_norm(residual_.input(i), parts_.trunk.output_norm(), h_.rms_eps,
+                                h_.width, normed_.row(i));
       if (!normed_.quantize_rows(parts_.kernels, t, count, h_.width, blocks.rounding(head.type)))
         fail_numbers(h_.layers - 1, "the output");
       linear(blocks, head, normed_, t, count, logits_.data(), h_.vocabulary);

@@ -12,6 +12,7 @@
 
 #include "model/blocks/attention.h"
 #include "model/blocks/gated_ffn.h"
+#include "model/blocks/residual.h"
 #include "model/expert_source.h"
 #include "model/model_spec.h"
 #include "model/trunk_store.h"
@@ -68,12 +69,24 @@ class BatchWalk final : public LayerWork {
   void fail_numbers(LayerIndex layer, const char* where) noexcept;
   bool failed() const noexcept { return error_.is_set(); }
   void embed();
+  // Angles of one kind of layer, and the rotations of the batch's positions by them.
+  struct Rotations {
+    double magnitude = 1;
+    std::vector<double> theta;
+    std::vector<float> cosine, sine;
+  };
+  void add_rotations(RopeScaling rope, double magnitude);
   void rope_rows();
+  RopeRows rotations(LayerIndex layer) const noexcept;
+  void add_to_residual(const float* y);
+  // Of the residual as the sublayer takes it.
   void norm_rows(const float* weight, Rounding rounding, LayerIndex layer);
   void attention(LayerIndex layer, const LayerWeights& weights);
+  void open_ffn(const LayerWeights& weights);
+  StreamWeights head_streams() const noexcept;
   void dense_layer(LayerIndex layer, const LayerWeights& weights);
   unsigned moe_layer(LayerIndex layer, const LayerWeights& weights);
-  GatedFfn trunk_ffn(const LayerWeights& weights) const noexcept;
+  GatedFfn trunk_ffn(LayerIndex layer, const LayerWeights& weights) const noexcept;
   void shared_gate_up() noexcept;
   void shared_down() noexcept;
   void write_logits(std::size_t first, FunctionRef<void(std::size_t, const float*)> logits);
@@ -96,7 +109,9 @@ class BatchWalk final : public LayerWork {
   const LayerWeights* shared_weights_ = nullptr;  // held until it is done
 
   // Buffers; rows are tokens.
-  std::vector<float> x_, projected_, cosine_, sine_;
+  Residual residual_;
+  std::vector<float> projected_;
+  std::vector<Rotations> rotations_;  // of plain layers; then of those with pooled rows
   ActivationRows normed_;
   Attention attention_;
   MoeLayer moe_;
@@ -104,7 +119,6 @@ class BatchWalk final : public LayerWork {
   std::vector<float> trunk_up_;  // tokens x its width
   std::vector<float> shared_out_, shared_factor_;
   std::vector<float> logits_;
-  std::vector<double> theta_;  // rope frequencies
 };
 
 }  // namespace millrace

@@ -90,9 +90,13 @@ unsigned MoeLayer::route(LayerIndex layer, const LayerWeights& weights,
                         .selection_bias = weights.vector(VectorRole::selection_bias)};
   parts_.arena.for_ranges(tokens.size(), token_grain,
                           [&](std::size_t begin, std::size_t end, unsigned) {
-                            for (std::size_t t = begin; t < end; ++t)
-                              millrace::route(parts_.kernels, rule, &logits_[t * h().experts],
+                            for (std::size_t t = begin; t < end; ++t) {
+                              RouterRule own = rule;
+                              if (h().hashed(layer))
+                                own.given = parts_.hash_routes.experts(layer, tokens[t].id).data();
+                              millrace::route(parts_.kernels, own, &logits_[t * h().experts],
                                               &chosen_[t * used], &expert_weights_[t * used]);
+                            }
                           });
   for (std::size_t t = 0; sink != nullptr && t < tokens.size(); ++t)
     (*sink)(tokens[t], layer, {&chosen_[t * used], used}, {&expert_weights_[t * used], used});
@@ -149,8 +153,7 @@ GatedFfn MoeLayer::expert_ffn(const Job& job) const noexcept {
   GatedFfn ffn{.gate = Matrix(extent.gate, job.request.gate),
                .up = Matrix(extent.up, job.request.up),
                .down = Matrix(extent.down, job.request.down)};
-  const SwigluClamp& clamp = parts_.spec.family->swiglu;
-  if (clamp.limit > 0) ffn.clamp = &clamp;
+  ffn.clamp = Hparams::clamp(h().expert_clamp, layer_);
   const auto bias = [&](VectorRole role, std::size_t columns) -> const float* {
     const float* const all = weights_->vector(role);
     return all == nullptr ? nullptr : all + job.request.key.expert * columns;

@@ -12,6 +12,7 @@
 #include "model/blocks/attention_common.h"
 #include "model/blocks/gated_ffn.h"
 #include "model/expert_source.h"
+#include "model/hash_routes.h"
 #include "model/model_spec.h"
 #include "model/router.h"
 #include "runtime/base/function_ref.h"
@@ -34,6 +35,7 @@ class MoeLayer {
     const KernelTable& kernels;
     ActivationMode mode;
     ExpertSource* experts;  // null for dense models
+    const HashRoutes& hash_routes;
     ComputeArena& arena;
     LayerGraph& graph;
     FirstError& error;

@@ -11,7 +11,8 @@
 namespace millrace {
 
 struct WorkspaceSizes {
-  std::size_t tokens, width, rotary_pairs;
+  std::size_t tokens, width;
+  std::size_t rotary_pairs;   // of all kinds of layers
   std::size_t trunk_ffn;      // widest dense FFN or shared expert
   std::size_t shared_floats;  // the shared expert's output
   std::size_t logits_floats;
@@ -21,14 +22,14 @@ struct WorkspaceSizes {
     const Hparams& h = spec.hparams;
     tokens = tokens_max;
     width = h.width;
-    rotary_pairs = h.rotary / 2;
+    rotary_pairs = h.rotary / 2 * (h.compression.ratios.empty() ? 1 : 2);
     trunk_ffn = std::max(h.dense_width_max(), h.shared_width);
     shared_floats = h.shared_width > 0 ? tokens * width : 0;
     logits_floats = std::min(tokens, logits_rows_max) * h.vocabulary;
   }
 
   std::uint64_t total_bytes() const noexcept {
-    const std::size_t floats = 2 * tokens * width + 2 * tokens * rotary_pairs + tokens * trunk_ffn +
+    const std::size_t floats = tokens * width + 2 * tokens * rotary_pairs + tokens * trunk_ffn +
                                shared_floats + tokens + logits_floats;
     return floats * sizeof(float) + ActivationRows::bytes(tokens, width) +
            ActivationRows::bytes(tokens, trunk_ffn);

@@ -18,7 +18,7 @@ FILE_LINES_MAX = 600
 COLUMNS_MAX = 100
 README_LINES_MAX = 60
 FILE_BYTES_MAX = 1 << 20
-ORACLE_BYTES_MAX = 6 << 20
+ORACLE_BYTES_MAX = 8 << 20
 
 SCRIPT_SUFFIXES = (".py", ".sh")
 BINARY_SUFFIXES = (".gguf", ".f32", ".f64", ".bin", ".gz", ".png")

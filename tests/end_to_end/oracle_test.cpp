@@ -36,6 +36,8 @@ Logits run(const OracleFolder& oracle, ActivationMode activations, KvType kv, bo
   const auto sink = [&](const TokenPlace& place, LayerIndex layer,
                         std::span<const ExpertIndex> experts, std::span<const float>) {
     if (place.position >= oracle.prompt.size()) return;
+    // Layers that choose by the token alone have no list.
+    if (oracle.experts.count(static_cast<int>(layer)) == 0) return;
     std::vector<ExpertIndex> ids(experts.begin(), experts.end());
     std::sort(ids.begin(), ids.end());
     out.experts[static_cast<int>(layer)].push_back(ids);
@@ -117,8 +119,8 @@ void check_oracle(const OracleFolder& oracle) {
 // to open.
 bool supported(const std::string& name) {
   static const std::vector<std::string> families = {
-      "llama", "mixtral", "qwen2",   "qwen2moe",      "qwen3moe",
-      "olmoe", "gptoss",  "glm4moe", "deepseek2lite", "deepseek3"};
+      "llama",  "mixtral", "qwen2",         "qwen2moe",  "qwen3moe", "olmoe",
+      "gptoss", "glm4moe", "deepseek2lite", "deepseek3", "deepseek4"};
   static const std::vector<std::string> types = {
       "f32",      "f16",           "bf16",           "q8_0",       "q4_0",
       "mxfp4",    "fusedqkv-q8_0", "fusedexps-q8_0", "mxfp4-bf16", "mla-f32",

@@ -122,6 +122,24 @@ TEST_CASE("router: sigmoid weights are those of the scores without the selection
         Approx(2.5));
 }
 
+TEST_CASE("router: square roots of softplus, or a choice that is given") {
+  RouterRule rule{.gating = Gating::sqrt_softplus, .experts = 4, .used = 2};
+  const std::vector<float> logits = {-2, 0, 3, -40};
+  const Choice best = choose(rule, logits);
+  CHECK(best.experts == std::vector<ExpertIndex>{2, 1});
+  CHECK(best.weights[0] == Approx(1.7460204).epsilon(1e-6));
+  CHECK(best.weights[1] == Approx(0.8325546).epsilon(1e-6));
+  const std::vector<ExpertIndex> table = {3, 0};
+  rule.given = table.data();
+  const Choice given = choose(rule, logits);
+  CHECK(given.experts == table);
+  CHECK(given.weights[0] == Approx(std::exp(-20.0)).epsilon(1e-6));
+  CHECK(given.weights[1] == Approx(0.3562696).epsilon(1e-6));
+  rule.normalize = true;
+  rule.scale = 1.5F;
+  CHECK(choose(rule, logits).weights[1] == Approx(1.5).epsilon(1e-6));
+}
+
 TEST_CASE("router: softmax over the chosen logits, whatever the others are") {
   const RouterRule rule{.gating = Gating::softmax_chosen, .experts = 5, .used = 2};
   const Choice choice = choose(rule, {1, 50, 2, 49, -7});

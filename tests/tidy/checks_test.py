@@ -230,7 +230,7 @@ class Style(Case):
         self.accept("files", "model/embedded/a.gguf", "x" * (2 << 20))
         self.accept("files", "tests/oracles/a.f32", "x" * (2 << 20))
         self.refuse("files", "io/a.bin", "x" * (2 << 20), "io/a.bin:1: files: 2097152 bytes")
-        self.refuse("files", "tests/oracles/a.f32", "x" * (7 << 20), "tests/oracles:1: files:")
+        self.refuse("files", "tests/oracles/a.f32", "x" * (9 << 20), "tests/oracles:1: files:")
 
     @unittest.skipUnless(shutil.which("clang-format-14"), "needs clang-format-14")
     def test_format(self):

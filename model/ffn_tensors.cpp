@@ -1,6 +1,8 @@
 // The feed-forward half of LayerTensors.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "model/layer_tensors.h"
 
 namespace millrace {
@@ -42,8 +44,13 @@ Status LayerTensors::moe() {
 // A table of ids by token, or else the bias of the scores.
 Status LayerTensors::expert_choice() {
   if (h_.hashed(layer_)) {
-    MILLRACE_ASSIGN(spec_.hash_table, finder_.numbers(name("ffn_gate_tid2eid", ".weight"),
-                                                      h_.experts_used, h_.vocabulary));
+    const std::string table = name("ffn_gate_tid2eid", ".weight");
+    const TensorInfo* tensor = finder_.find(table);
+    // As the embedding, it may have padding rows behind the last token.
+    const std::uint64_t rows =
+        tensor == nullptr ? h_.vocabulary : std::max<std::uint64_t>(tensor->ne[1], h_.vocabulary);
+    MILLRACE_ASSIGN(spec_.hash_table, finder_.numbers(table, h_.experts_used, rows));
+    spec_.hash_table->rows = h_.vocabulary;
     return {};
   }
   const bool as_weight = finder_.find(name("exp_probs_b", ".bias")) == nullptr &&

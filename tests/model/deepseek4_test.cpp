@@ -72,6 +72,17 @@ TEST_CASE("deepseek4: sizes, clamps and kinds of layers are those of the keys") 
         20);
 }
 
+TEST_CASE("deepseek4: padding rows of the table are left alone, too few rows are refused") {
+  TinyModel padded = tiny();
+  BuiltTensor& table = padded.tensor("blk.0.ffn_gate_tid2eid.weight");
+  table.ne[1] += 3;
+  table.data += std::string(3 * Shape::used * 4, '\xff');
+  CHECK(read(padded).layers[0].hash_table->rows == Shape::vocabulary);
+  table.ne[1] = Shape::vocabulary - 1;
+  table.data.resize(table.ne[1] * Shape::used * 4);
+  check_tiny_refused(padded, ErrorCode::format, {"ffn_gate_tid2eid.weight", "has shape"});
+}
+
 TEST_CASE("deepseek4: angles of compressed layers are stretched, of the others not") {
   TinyModel model = tiny();
   const Hparams h = read(model).hparams;

@@ -58,10 +58,11 @@ constexpr float infinite = std::numeric_limits<float>::infinity();
 
 TEST_CASE("hparams: a missing key is refused by file and key") {
   const std::string prefix = "metadata key qwen3moe";
-  for (const char* name : {".block_count", ".embedding_length", ".context_length",
-                           ".attention.head_count", ".attention.layer_norm_rms_epsilon",
-                           ".expert_used_count", ".expert_feed_forward_length", ".vocab_size"})
+  for (const char* name :
+       {".block_count", ".embedding_length", ".context_length", ".attention.head_count",
+        ".attention.layer_norm_rms_epsilon", ".expert_used_count", ".expert_feed_forward_length"})
     check_all({}, {{missing(name), {prefix + name + ": missing"}}});
+  check_all({}, {{missing(".vocab_size"), {"tokenizer.ggml.tokens", "qwen3moe.vocab_size"}}});
   check_all({}, {{missing(".expert_count"), {prefix + ".expert_count", "missing or 0"}}});
   check_all(dense_shape(), {{missing(".feed_forward_length"), {"llama.feed_forward_length"}}});
   TinyShape mixtral;

@@ -112,8 +112,8 @@ TEST_CASE("special tokens: ids that are out of range are refused, naming the key
     const auto made = Tokenizer::from_checkpoint(builder.build());
     REQUIRE_FALSE(made);
     CHECK(made.error().code == ErrorCode::format);
-    CHECK_THAT(made.error().what, Contains(std::string("tokenizer.ggml.") + key));
-    CHECK_THAT(made.error().what, Contains("256"));
+    CHECK_THAT(made.error().what, Catch::Contains(std::string("tokenizer.ggml.") + key));
+    CHECK_THAT(made.error().what, Catch::Contains("256"));
   }
 }
 

@@ -119,6 +119,30 @@ struct SwigluClamp {
   float offset;  // added to up
 };
 
+// The causal convolution of a gated delta net over a stretch of channels, each with taps of its
+// own: out = silu(the sum of weight[tap] * rows[tap], by fma from 0, taps ascending).
+struct ConvArgs {
+  const float* const* rows;  // `taps` pointers to `count` values; the last is the current token
+  std::size_t taps;
+  const float* weights;       // of tap i at weights + i * weight_stride
+  std::size_t weight_stride;  // floats
+  std::size_t count;          // channels
+  float* out;
+};
+
+// One token through one value head of a gated delta net. With S the state before and D = decay * S:
+//   found[j] = the sum of k[i] * D[i][j], by fma from 0, i ascending;  e = beta * (v - found)
+//   S[i][j] = fma(k[i], e[j], D[i][j]);  out[j] = scale * the sum of q[i] * S[i][j], as above
+struct DeltaArgs {
+  const float* q;  // key_dim
+  const float* k;
+  const float* v;  // value_dim
+  std::size_t key_dim, value_dim;
+  float decay, beta, scale;
+  float* state;  // key_dim rows of value_dim
+  float* out;    // value_dim
+};
+
 // What depends on the type of the weights. An ISA's kernels come in parts, each compiled on its own
 // and holding some of the types; dispatch.cpp puts them together.
 struct WeightKernels {
@@ -169,7 +193,11 @@ struct KernelTable : WeightKernels {
   void (*swiglu_clamped)(const float* gate, const float* up, std::size_t count,
                          const SwigluClamp& clamp, float* out);
   void (*sigmoid)(const float* x, std::size_t count,
-                  float* out);                               // sigmoid_f32's bits; out may be x
+                  float* out);  // sigmoid_f32's bits; out may be x
+  // y = fl(x * s) with s = 1 / max(sqrt(dot(x, x)), eps). y may be x.
+  void (*l2_norm)(const float* x, float eps, std::size_t count, float* y);
+  void (*conv_silu)(const ConvArgs& args);
+  void (*delta_step)(const DeltaArgs& args);
   void (*add)(const float* x, std::size_t count, float* y);  // y += x
   void (*add_scaled)(const float* x, float factor, std::size_t count,
                      float* y);  // y = fma(factor, x, y)

@@ -4,6 +4,7 @@
 
 #include "kernels/attention-inl.h"
 #include "kernels/decode-inl.h"
+#include "kernels/delta-inl.h"
 #include "kernels/elementwise-inl.h"
 #include "kernels/formats/float-inl.h"
 #include "kernels/formats/mxfp4-inl.h"
@@ -66,6 +67,9 @@ consteval void add_layer_kernels(KernelTable& table) {
   table.swiglu = &swiglu<Isa>;
   table.swiglu_clamped = &swiglu_clamped<Isa>;
   table.sigmoid = &sigmoid<Isa>;
+  table.l2_norm = &l2_norm<Isa>;
+  table.conv_silu = &conv_silu<Isa>;
+  table.delta_step = &delta_step<Isa>;
   table.add = &add<Isa>;
   table.add_scaled = &add_scaled<Isa>;
   table.to_f16 = &to_f16<Isa>;

@@ -12,7 +12,7 @@ namespace millrace {
 
 namespace {
 
-// The part of an ISA policy that exp and sigmoid use, one lane wide.
+// The part of an ISA policy that exp and what is built on it use, one lane wide.
 struct OneLane {
   using F32x16 = float;
   static float zero() { return 0; }

@@ -31,5 +31,15 @@ void rms_norm(const float* x, const float* weight, float eps, std::size_t count,
   });
 }
 
+// s = 1 / max(sqrt(dot(x, x)), eps), each operation rounded; y = fl(x * s). A NaN gives NaN.
+template <class Isa>
+void l2_norm(const float* x, float eps, std::size_t count, float* y) {
+  const float length = __builtin_sqrtf(square_sum<Isa>(x, count));
+  const auto factor = Isa::set1(1.0f / (eps > length ? eps : length));
+  for_vectors(count, [=](std::size_t i, std::size_t lanes) {
+    store_lanes<Isa>(y + i, Isa::mul(load_lanes<Isa>(x + i, lanes), factor), lanes);
+  });
+}
+
 }  // namespace
 }  // namespace millrace

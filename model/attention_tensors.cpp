@@ -33,6 +33,7 @@ Status LayerTensors::vectors(VectorRole role, std::string_view base, std::string
 Status LayerTensors::attention() {
   MILLRACE_TRY(vector(VectorRole::attn_norm, "attn_norm", ".weight", h_.width, Presence::required));
   if (h_.attention == AttentionKind::compressed) return compressed();
+  if (h_.delta_net(layer_)) return delta_net();
   if (h_.attention == AttentionKind::mla) MILLRACE_TRY(mla());
   else MILLRACE_TRY(gqa());
   const std::uint64_t out_columns = std::uint64_t{h_.heads[layer_]} * h_.value_dim;
@@ -43,7 +44,8 @@ Status LayerTensors::attention() {
 }
 
 Status LayerTensors::gqa() {
-  const std::uint64_t q_rows = std::uint64_t{h_.heads[layer_]} * h_.head_dim;
+  const std::uint64_t q_rows =
+      std::uint64_t{h_.heads[layer_]} * h_.head_dim * (family_.output_gate ? 2 : 1);
   const std::uint64_t k_rows = std::uint64_t{h_.kv_heads[layer_]} * h_.head_dim;
   const std::uint64_t v_rows = std::uint64_t{h_.kv_heads[layer_]} * h_.value_dim;
   if (finder_.find(name("attn_qkv", ".weight")) != nullptr) {

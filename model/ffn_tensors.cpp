@@ -38,6 +38,7 @@ Status LayerTensors::moe() {
       vector(VectorRole::router_bias, "ffn_gate_inp", ".bias", h_.experts, family_.router_bias));
   MILLRACE_TRY(expert_choice());
   MILLRACE_TRY(shared_expert());
+  MILLRACE_TRY(expert_scales());
   return expert_biases();
 }
 
@@ -83,6 +84,18 @@ Status LayerTensors::expert_biases() {
   MILLRACE_TRY(
       vectors(VectorRole::expert_gate_bias, "ffn_gate_exps", ".bias", inner, h_.experts, bias));
   return vectors(VectorRole::expert_up_bias, "ffn_up_exps", ".bias", inner, h_.experts, bias);
+}
+
+// Files of any family may have them (NVFP4 does).
+Status LayerTensors::expert_scales() {
+  const auto scales = [&](VectorRole role, const char* base) {
+    return vector(role, base, ".scale", h_.experts, Presence::optional);
+  };
+  MILLRACE_TRY(scales(VectorRole::expert_down_scale, "ffn_down_exps"));
+  if (finder_.find(name("ffn_gate_up_exps", ".weight")) != nullptr)
+    return scales(VectorRole::expert_gate_up_scale, "ffn_gate_up_exps");
+  MILLRACE_TRY(scales(VectorRole::expert_gate_scale, "ffn_gate_exps"));
+  return scales(VectorRole::expert_up_scale, "ffn_up_exps");
 }
 
 // Merged (gate, up, down), fused (gate_up, down) or one tensor per expert (files before April

@@ -100,6 +100,33 @@ Status read_attention(const KeyReader& keys, const FamilySpec& family, Hparams& 
   return {};
 }
 
+// Layers that are gated delta nets, and their sizes.
+Status read_delta_nets(const KeyReader& keys, const FamilySpec& family, Hparams& h) {
+  if (family.output_gate && h.value_dim != h.head_dim)
+    return keys.bad("attention.value_length",
+                    fmt::format("{} beside a key_length of {}: the output's gates lie beside the "
+                                "queries",
+                                h.value_dim, h.head_dim));
+  if (family.delta_nets == DeltaNets::none) return {};
+  MILLRACE_ASSIGN(h.attention_interval,
+                  keys.number("full_attention_interval", 1, limits::layers_max, 4));
+  DeltaSizes& delta = h.delta;
+  MILLRACE_ASSIGN(delta.key_heads, keys.number("ssm.group_count", 1, heads_max_allowed, 0));
+  MILLRACE_ASSIGN(delta.value_heads, keys.number("ssm.time_step_rank", 1, heads_max_allowed, 0));
+  MILLRACE_ASSIGN(delta.key_dim, keys.number("ssm.state_size", 1, head_dim_max, 0));
+  MILLRACE_ASSIGN(const std::uint32_t values, keys.number("ssm.inner_size", 1, width_max, 0));
+  MILLRACE_ASSIGN(delta.taps, keys.number("ssm.conv_kernel", 1, limits::conv_taps_max, 0));
+  if (delta.value_heads % delta.key_heads != 0)
+    return keys.bad("ssm.time_step_rank",
+                    fmt::format("{} heads are no multiple of ssm.group_count {}", delta.value_heads,
+                                delta.key_heads));
+  if (values % delta.value_heads != 0)
+    return keys.bad("ssm.inner_size", fmt::format("{} values for {} heads (ssm.time_step_rank)",
+                                                  values, delta.value_heads));
+  delta.value_dim = values / delta.value_heads;
+  return {};
+}
+
 Status read_rope(const KeyReader& keys, const FamilySpec& family, Hparams& h) {
   MILLRACE_ASSIGN(h.rotary, keys.number("rope.dimension_count", 1, head_dim_max, h.head_dim));
   if (h.rotary % 2 != 0 || h.rotary > h.head_dim ||
@@ -275,6 +302,7 @@ Result<Hparams> read_hparams(const Checkpoint& checkpoint, const FamilySpec& fam
   MILLRACE_ASSIGN(h.width, keys.number("embedding_length", 1, width_max, 0));
   MILLRACE_ASSIGN(h.context, keys.number("context_length", 1, limits::context_max, 0));
   MILLRACE_TRY(read_attention(keys, family, h));
+  MILLRACE_TRY(read_delta_nets(keys, family, h));
   MILLRACE_TRY(read_rope(keys, family, h));
   MILLRACE_TRY(read_rope_scaling(keys, h));
   MILLRACE_TRY(read_scales(keys, h));

@@ -42,6 +42,16 @@ struct Streams {
   std::uint32_t mix_rows() const noexcept { return count * (2 + count); }
 };
 
+// Sizes of the layers that are gated delta nets; all 0 in families without them.
+struct DeltaSizes {
+  std::uint32_t key_heads = 0, value_heads = 0;  // the latter a multiple of the former
+  std::uint32_t key_dim = 0, value_dim = 0;      // of a head
+  std::uint32_t taps = 0;                        // of the convolution, the current token included
+  std::uint32_t keys() const noexcept { return key_heads * key_dim; }
+  std::uint32_t values() const noexcept { return value_heads * value_dim; }
+  std::uint32_t channels() const noexcept { return 2 * keys() + values(); }
+};
+
 struct Hparams {
   std::string name;          // general.name, untrusted text
   std::uint32_t layers = 0;  // that run: block_count without the NextN layers at its end
@@ -58,8 +68,11 @@ struct Hparams {
   std::uint32_t q_latent = 0;          // MLA: rank of the queries' latent, 0 where q has one matrix
   std::uint32_t kv_latent = 0;         // MLA: rank of the latent of keys and values
   std::vector<std::uint32_t> windows;  // per layer, positions seen; 0 all. Empty: all layers 0
-  float attention_scale = 1;           // of the scores
-  float clamp_qkv = 0;                 // 0: none
+  std::uint32_t attention_interval =
+      0;  // each such layer attends, the others are delta nets; 0: all
+  DeltaSizes delta;
+  float attention_scale = 1;  // of the scores
+  float clamp_qkv = 0;        // 0: none
   float rms_eps = 0;
   std::uint32_t rotary = 0;  // rotated dimensions of a head
   RopeScaling rope;          // pair_factors unset: they are weights
@@ -86,6 +99,9 @@ struct Hparams {
   std::uint32_t dense_width_max() const noexcept;  // of the layers with a dense FFN
   std::uint32_t window(LayerIndex layer) const noexcept {
     return windows.empty() ? 0 : windows[layer];
+  }
+  bool delta_net(LayerIndex layer) const noexcept {
+    return attention_interval > 0 && (layer + 1) % attention_interval != 0;
   }
   bool moe(LayerIndex layer) const noexcept { return experts > 0 && layer >= leading_dense; }
   bool hashed(LayerIndex layer) const noexcept { return moe(layer) && layer < hash_layers; }

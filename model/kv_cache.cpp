@@ -21,6 +21,7 @@ std::uint32_t first_visible(std::uint32_t position, std::uint32_t window) noexce
 }  // namespace
 
 KvLayout kv_layout(const Hparams& hparams, LayerIndex layer) noexcept {
+  if (hparams.delta_net(layer)) return {};
   if (hparams.attention == AttentionKind::mla)
     return {.heads = 1,
             .key = hparams.kv_latent + hparams.rotary,
@@ -122,9 +123,11 @@ Result<KvCache> KvCache::create(const Hparams& hparams, std::uint32_t context, K
   cache.context_ = context;
   for (LayerIndex index = 0; index < hparams.layers; ++index) {
     Layer layer = make_layer(hparams, index, context, batch_tokens_max);
-    MILLRACE_ASSIGN(const auto blocks, cache.memory_.allocate(1, layer_bytes(layer, type)));
-    layer.data = blocks.front().data;
-    cache.place_compressed(layer);
+    if (const std::uint64_t bytes = layer_bytes(layer, type); bytes > 0) {
+      MILLRACE_ASSIGN(const auto blocks, cache.memory_.allocate(1, bytes));
+      layer.data = blocks.front().data;
+      cache.place_compressed(layer);
+    }
     cache.layers_.push_back(layer);
   }
   if (const std::uint64_t bytes = order_bytes(hparams, context); bytes > 0) {

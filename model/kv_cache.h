@@ -22,7 +22,7 @@ namespace millrace {
 
 // What a layer keeps per position.
 struct KvLayout {
-  std::uint32_t heads = 0;      // KV heads
+  std::uint32_t heads = 0;      // KV heads; 0: the layer keeps no positions (delta nets)
   std::uint32_t key = 0;        // values of a key row
   std::uint32_t value = 0;      // of a value row
   bool values_in_keys = false;  // value rows are the beginnings of the key rows (MLA's latent)

@@ -61,12 +61,15 @@ class LayerTensors {
   Status vectors_of(VectorRole role, std::initializer_list<const char*> bases, std::uint64_t count,
                     std::uint64_t parts = 1);
   std::string name_of(std::initializer_list<const char*> bases, const char* suffix) const;
+  Status delta_net();
+  Status delta_inputs();
 
   Status dense();
   Status moe();
   Status expert_choice();
   Status shared_expert();
   Status expert_biases();
+  Status expert_scales();
   Result<std::vector<ExpertExtent>> routed_experts();
   Result<std::vector<ExpertExtent>> separate_experts();
 

@@ -53,7 +53,8 @@ class SpecBuilder {
       MILLRACE_TRY(tensors.streams());
     }
     spec_.experts = ExpertExtents(std::move(experts));
-    return finder_.check_unused(h_.layers, h_.layers + h_.nextn_layers);
+    MILLRACE_ASSIGN(spec_.unused, finder_.unused(h_.layers, h_.layers + h_.nextn_layers));
+    return {};
   }
 
  private:
@@ -104,19 +105,35 @@ class SpecBuilder {
 
 }  // namespace
 
+std::vector<std::string> ModelSpec::notes() const {
+  std::vector<std::string> notes;
+  if (!verified())
+    notes.push_back(
+        fmt::format("architecture {} is unverified: its logits were never compared with another "
+                    "engine's",
+                    family->architecture));
+  if (hparams.nextn_layers > 0 || unused.prediction > 0)
+    notes.push_back(
+        fmt::format("{} tensors that predict further tokens ({} layers at the end) take no part",
+                    unused.prediction, hparams.nextn_layers));
+  if (unused.vision > 0)
+    notes.push_back(fmt::format("{} tensors that see images take no part", unused.vision));
+  if (unused.others > 0)
+    notes.push_back(
+        fmt::format("{} unknown tensors take no part: {}", unused.others, unused.other_names));
+  return notes;
+}
+
 Result<ModelSpec> read_model_spec(const Checkpoint& checkpoint) {
   ModelSpec spec;
   MILLRACE_ASSIGN(spec.family, find_family(checkpoint.architecture(), checkpoint.display_path()));
   MILLRACE_ASSIGN(spec.hparams, read_hparams(checkpoint, *spec.family));
   spec.files = checkpoint.files();
   MILLRACE_TRY(SpecBuilder(checkpoint, spec).build());
-  if (spec.hparams.nextn_layers > 0)
-    log_info(fmt::format("{}: {} layers at the end, which predict further tokens, are not run",
-                         checkpoint.display_path(), spec.hparams.nextn_layers));
-  if (!spec.family->proven)
-    log_warning(fmt::format(
-        "{}: architecture {} is unverified: its logits were never compared with another engine's",
-        checkpoint.display_path(), spec.family->architecture));
+  const bool doubtful = !spec.verified() || spec.unused.others > 0;
+  for (const std::string& note : spec.notes())
+    log_line(doubtful ? LogLevel::warning : LogLevel::info,
+             checkpoint.display_path() + ": " + note);
   return spec;
 }
 

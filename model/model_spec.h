@@ -14,6 +14,7 @@
 #include "model/format/checkpoint.h"
 #include "model/hparams.h"
 #include "model/tensor.h"
+#include "model/tensor_finder.h"
 #include "runtime/base/result.h"
 
 namespace millrace {
@@ -23,7 +24,7 @@ enum class MatrixRole : std::uint8_t {
   attn_q,  // MLA: of queries without a latent
   attn_k,
   attn_v,
-  attn_output,      // compressed attention: from all groups' values (attn_output_b)
+  attn_output,  // of delta nets too; compressed attention: from all groups' values (attn_output_b)
   attn_output_a,    //                       to them, one group's rows below the other's
   attn_q_a,         // MLA, compressed attention: to the queries' latent
   attn_q_b,         //                            and from it to the heads
@@ -39,12 +40,18 @@ enum class MatrixRole : std::uint8_t {
   index_weights,  // of these heads
   streams_attn,   // hyper-connections: mixing coefficients around attention
   streams_ffn,    //                    and around the FFN
+  delta_qkv,      // gated delta nets: to queries, keys and values,
+  delta_gate,     //  and to the gates of their outputs; older files have both in one:
+  delta_in,       //  per key head q, k, then its value heads' v, then their gates
+  delta_beta,     //  to the heads' write strengths
+  delta_alpha,    // and decays; or both in one:
+  delta_ba,       // per key head its value heads' strengths, then their decays
   router,
   ffn_gate,  // of the dense FFN, or of the shared expert: a layer has at most one
   ffn_up,
   ffn_down,
 };
-inline constexpr std::size_t matrix_role_count = 23;
+inline constexpr std::size_t matrix_role_count = 29;
 
 // Small vectors of a layer: decoded to float32 and always in memory.
 enum class VectorRole : std::uint8_t {
@@ -66,6 +73,10 @@ enum class VectorRole : std::uint8_t {
   streams_attn_scale,  // of pre, post and the mixing matrix
   streams_ffn_base,
   streams_ffn_scale,
+  delta_conv,   // taps x channels: in memory one tap's weights follow another's, in files channels'
+  delta_dt,     // per value head: bias of the decay,
+  delta_decay,  // and its negative factor
+  delta_norm,
   ffn_norm,
   ffn_gate_bias,
   ffn_up_bias,
@@ -77,8 +88,12 @@ enum class VectorRole : std::uint8_t {
   expert_up_bias,
   expert_gate_up_bias,  // one row per expert: gate, then up
   expert_down_bias,
+  expert_gate_scale,  // one factor per expert, of the products of these matrices
+  expert_up_scale,
+  expert_gate_up_scale,  // the same for gate and up
+  expert_down_scale,
 };
-inline constexpr std::size_t vector_role_count = 29;
+inline constexpr std::size_t vector_role_count = 37;
 
 struct LayerSpec {
   std::array<std::optional<MatrixExtent>, matrix_role_count> matrices;
@@ -115,13 +130,21 @@ struct ModelSpec {
   std::optional<MatrixExtent> rope_factors;  // rope_freqs: rotary / 2 divisors
   std::optional<OutputStreams> output_streams;
 
+  UnusedTensors unused;  // of the file, that take no part
+
+  // Whether an independent engine's logits were compared for this architecture.
+  bool verified() const noexcept { return family->proven; }
+  // What a user is to know about the file before trusting its answers: "unverified", what takes no
+  // part. Sentences without the file's name, printable; for the log, reports and inspection.
+  std::vector<std::string> notes() const;
+
   std::uint64_t expert_bytes() const noexcept;  // of the largest expert; 0 if dense
   std::uint64_t trunk_bytes() const noexcept;   // everything but the routed experts
 };
 
 // `format` errors name file and tensor: missing, wrong shape; `unsupported`: unknown architecture,
 // a type without kernels, a tensor that would change the result but is not understood (biases or
-// scales of known matrices). Extra tensors are logged.
+// scales of known matrices). The notes are logged.
 Result<ModelSpec> read_model_spec(const Checkpoint& checkpoint);
 
 }  // namespace millrace

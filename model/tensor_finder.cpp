@@ -20,6 +20,15 @@ std::uint64_t block_of(std::string_view name) {
   return block;
 }
 
+// Parts that converters put beside the language model.
+bool predicts(std::string_view name) {
+  return name.starts_with("mtp.") || name.starts_with("nextn.");
+}
+
+bool sees(std::string_view name) {
+  return name.starts_with("v.") || name.starts_with("mm.") || name.starts_with("vision");
+}
+
 }  // namespace
 
 const TensorInfo* TensorFinder::find(std::string_view name) {
@@ -148,32 +157,40 @@ Result<MatrixExtent> TensorFinder::numbers(const std::string& name, std::uint64_
                       .columns = columns};
 }
 
-Status TensorFinder::check_unused(std::uint32_t layers, std::uint32_t blocks) const {
-  std::size_t unused = 0;
-  std::string names;
+// A bias or scale of a tensor that is used would change the result.
+Status TensorFinder::check_companion(std::string_view name) const {
+  const std::size_t dot = name.rfind('.');
+  const std::string_view suffix = dot == std::string_view::npos ? "" : name.substr(dot);
+  if (suffix != ".bias" && suffix != ".scale") return {};
+  if (!used_.contains(std::string(name.substr(0, dot)) + ".weight")) return {};
+  return bad(name,
+             "this architecture is not known to have it; leaving it out would give wrong results",
+             ErrorCode::unsupported);
+}
+
+Result<UnusedTensors> TensorFinder::unused(std::uint32_t layers, std::uint32_t blocks) const {
+  UnusedTensors found;
+  constexpr std::size_t names_max = 4;
   for (const TensorInfo& tensor : checkpoint_.tensors()) {
     const std::string_view name = tensor.name;
     if (used_.contains(name)) continue;
     if (block_of(name) >= blocks)
       return bad(name,
                  fmt::format("belongs to block {}, but block_count is {}", block_of(name), blocks));
-    if (block_of(name) >= layers) continue;  // a block that predicts further tokens: not run
-    const std::size_t dot = name.rfind('.');
-    const std::string_view suffix = dot == std::string_view::npos ? "" : name.substr(dot);
-    if (suffix == ".bias" || suffix == ".scale") {
-      const std::string owner = std::string(name.substr(0, dot)) + ".weight";
-      if (used_.contains(owner))
-        return bad(
-            name,
-            "this architecture is not known to have it; leaving it out would give wrong results",
-            ErrorCode::unsupported);
+    if (block_of(name) >= layers || predicts(name)) {
+      ++found.prediction;
+      continue;
     }
-    if (++unused <= 4) names += (names.empty() ? "" : ", ") + printable(name);
+    if (sees(name)) {
+      ++found.vision;
+      continue;
+    }
+    MILLRACE_TRY(check_companion(name));
+    if (++found.others <= names_max)
+      found.other_names += (found.others == 1 ? "" : ", ") + printable(name);
   }
-  if (unused > 0)
-    log_warning(fmt::format("{}: {} tensors are not used: {}{}", checkpoint_.display_path(), unused,
-                            names, unused > 4 ? ", …" : ""));
-  return {};
+  if (found.others > names_max) found.other_names += ", …";
+  return found;
 }
 
 }  // namespace millrace

@@ -16,6 +16,14 @@
 
 namespace millrace {
 
+// Tensors that nothing asked for.
+struct UnusedTensors {
+  std::size_t prediction = 0;  // of blocks that predict further tokens
+  std::size_t vision = 0;      // of a part that sees images
+  std::size_t others = 0;
+  std::string other_names;  // the first few, printable
+};
+
 class TensorFinder {
  public:
   explicit TensorFinder(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
@@ -50,12 +58,13 @@ class TensorFinder {
   // error.
   Result<MatrixExtent> numbers(const std::string& name, std::uint64_t columns, std::uint64_t rows);
 
-  // `unsupported` if an unused tensor belongs to a used one (X.bias or X.scale beside X.weight);
-  // logs the other unused ones, but not those of blocks from `layers` on, which do not run.
-  // `format` if a tensor belongs to a block from `blocks` on.
-  Status check_unused(std::uint32_t layers, std::uint32_t blocks) const;
+  // The unused ones; those of blocks from `layers` on predict further tokens and do not run.
+  // `unsupported` if one belongs to a used tensor (X.bias or X.scale beside X.weight); `format` if
+  // one belongs to a block from `blocks` on.
+  Result<UnusedTensors> unused(std::uint32_t layers, std::uint32_t blocks) const;
 
  private:
+  Status check_companion(std::string_view name) const;
   Status check_type(const TensorInfo& tensor) const;
   Status check_shape(const TensorInfo& tensor, std::uint64_t ne0, std::uint64_t ne1,
                      std::uint64_t ne2) const;

@@ -181,6 +181,20 @@ TrunkStore::~TrunkStore() {
   });
 }
 
+namespace {
+
+// Columns become rows: `from` holds `rows` rows.
+std::vector<float> transposed(const std::vector<float>& from, std::size_t rows) {
+  const std::size_t columns = from.size() / rows;
+  std::vector<float> to(from.size());
+  for (std::size_t row = 0; row < rows; ++row)
+    for (std::size_t column = 0; column < columns; ++column)
+      to[column * rows + row] = from[row * columns + column];
+  return to;
+}
+
+}  // namespace
+
 Status TrunkStore::load_vectors(std::span<const File> files, const KernelTable& kernels) {
   const auto read_vector = [&](const MatrixExtent& extent) -> Result<std::vector<float>> {
     std::vector<std::byte> raw(extent.bytes());
@@ -206,6 +220,8 @@ Status TrunkStore::load_vectors(std::span<const File> files, const KernelTable& 
     for (std::size_t role = 0; role < vector_role_count; ++role) {
       if (!spec_->layers[layer].vectors[role]) continue;
       MILLRACE_ASSIGN(auto values, read_vector(*spec_->layers[layer].vectors[role]));
+      if (role == static_cast<std::size_t>(VectorRole::delta_conv))
+        values = transposed(values, spec_->hparams.delta.channels());
       vectors_.push_back(std::move(values));
       weights_[layer].vectors[role] = vectors_.back().data();
     }

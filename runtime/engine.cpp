@@ -20,12 +20,18 @@ Engine::Engine(EngineConfig config, ProgressLine& progress, const std::atomic<bo
 Engine::~Engine() = default;
 
 Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, ProgressLine& progress,
-                                               const std::atomic<bool>& cancel) {
+                                               const std::atomic<bool>& cancel,
+                                               const ModelCheck* check) {
   const std::uint64_t start_ns = system_clock().now_ns();
   std::unique_ptr<Engine> engine(new Engine(config, progress, cancel));
   MILLRACE_ASSIGN(engine->kernels_, choose_kernels(config.isa));
-  MILLRACE_TRY(engine->open_model());     // header, shapes, tokenizer; files for reading
-  MILLRACE_TRY(engine->make_memory());    // plan, then trunk and slots
+  {
+    MILLRACE_ASSIGN(const Checkpoint checkpoint, open_checkpoint(config.model_path));
+    MILLRACE_TRY(engine->open_model(checkpoint));  // shapes, tokenizer; files for reading
+    MILLRACE_TRY(engine->make_plan());
+    if (check != nullptr) MILLRACE_TRY((*check)(*engine, checkpoint));
+  }
+  MILLRACE_TRY(engine->make_memory());    // trunk and slots
   MILLRACE_TRY(engine->start_reading());  // the thread that owns the drive's queue
   MILLRACE_TRY(engine->load_trunk());
   MILLRACE_TRY(engine->build_pipeline());  // compute threads, graph, buffers
@@ -33,8 +39,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, Progr
   return engine;
 }
 
-Status Engine::open_model() {
-  MILLRACE_ASSIGN(const Checkpoint checkpoint, open_checkpoint(config_.model_path));
+Status Engine::open_model(const Checkpoint& checkpoint) {
   MILLRACE_ASSIGN(spec_, read_model_spec(checkpoint));
   metadata_bytes_ = checkpoint.metadata_bytes();
   auto tokenizer = Tokenizer::from_checkpoint(checkpoint);
@@ -52,10 +57,14 @@ Status Engine::open_model() {
   return {};
 }
 
-Status Engine::make_memory() {
+Status Engine::make_plan() {
   const Machine machine = read_machine();
-  MILLRACE_ASSIGN(plan_, make_plan({spec_, layout_, block_bytes_, config_, machine}));
+  MILLRACE_ASSIGN(plan_, millrace::make_plan({spec_, layout_, block_bytes_, config_, machine}));
   log_info(fmt::format("plan: {} in all: {}", format_bytes(plan_.total_bytes()), plan_.describe()));
+  return {};
+}
+
+Status Engine::make_memory() {
   MILLRACE_ASSIGN(trunk_, TrunkStore::create(spec_, plan_.trunk, block_bytes_, memory_));
   MILLRACE_ASSIGN(slots_, allocate_slots(memory_, plan_.slots));
   const PinnedMemoryStats stats = memory_.stats();
@@ -108,21 +117,26 @@ Status Engine::build_pipeline() {
 }
 
 Result<Session> Engine::new_session() {
-  MILLRACE_ASSIGN(KvCache kv,
-                  KvCache::create(spec_.hparams, plan_.context, config_.kv, plan_.batch_tokens));
-  return Session(std::move(kv));
+  MILLRACE_ASSIGN(SequenceState state, SequenceState::create(spec_.hparams, plan_.context,
+                                                             config_.kv, plan_.batch_tokens));
+  return Session(std::move(state));
 }
 
-Status Engine::process(Session& session, std::span<const TokenId> tokens, LogitsWanted wanted,
-                       FunctionRef<void(std::size_t, const float*)> logits) {
-  if (tokens.size() > session.room())
+Status Engine::check_tokens(std::span<const TokenId> tokens, std::size_t positions) const {
+  if (tokens.size() > positions)
     return Error{ErrorCode::usage,
                  fmt::format("{} tokens do not fit: {} of {} positions are free (raise -c)",
-                             tokens.size(), session.room(), session.context())};
+                             tokens.size(), positions, plan_.context)};
   for (const TokenId id : tokens)
     if (id < 0 || static_cast<std::uint32_t>(id) >= spec_.hparams.vocabulary)
       return Error{ErrorCode::usage, fmt::format("token id {} is outside the vocabulary of {}", id,
                                                  spec_.hparams.vocabulary)};
+  return {};
+}
+
+Status Engine::process(Session& session, std::span<const TokenId> tokens, LogitsWanted wanted,
+                       FunctionRef<void(std::size_t, const float*)> logits) {
+  MILLRACE_TRY(check_tokens(tokens, session.room()));
   const std::size_t before = session.tokens_.size();
   const std::size_t parts = (tokens.size() + plan_.batch_tokens - 1) / plan_.batch_tokens;
   for (std::size_t part = 0; part < parts; ++part) {
@@ -130,7 +144,7 @@ Status Engine::process(Session& session, std::span<const TokenId> tokens, Logits
     const std::size_t count = std::min<std::size_t>(plan_.batch_tokens, tokens.size() - first);
     for (std::size_t i = 0; i < count; ++i)
       places_[i] = {tokens[first + i], static_cast<std::uint32_t>(before + first + i),
-                    &session.kv_};
+                    &session.state_};
     const auto show_layer = [&](LayerIndex layer) {
       const double layers = spec_.hparams.layers;
       progress_.show(

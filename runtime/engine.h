@@ -35,12 +35,19 @@ struct EngineCounters {
   std::uint64_t small_bytes = 0;  // headers and vectors, read outside the scheduler
 };
 
+class Engine;
+
+// Asked once a model is known and planned (spec, tokenizer, plan) and nothing of it is in memory:
+// an error here is told before the trunk has been read.
+using ModelCheck = FunctionRef<Status(const Engine& engine, const Checkpoint& checkpoint)>;
+
 class Engine {
  public:
   // Opens the model and reads the trunk. `cancel` and `progress` must outlive the engine; cancel
-  // may be set at any time (Ctrl-C).
+  // may be set at any time (Ctrl-C). `check` may be null.
   static Result<std::unique_ptr<Engine>> create(const EngineConfig& config, ProgressLine& progress,
-                                                const std::atomic<bool>& cancel);
+                                                const std::atomic<bool>& cancel,
+                                                const ModelCheck* check = nullptr);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -50,10 +57,13 @@ class Engine {
 
   // Takes `tokens` through the model behind those that the session has, in parts of at most -ub.
   // `logits` gets (index in `tokens`, vocabulary floats), for the last or for all. `usage` error
-  // past the context. On an error the session is as before, or empty where a sliding window has
-  // moved on.
+  // past the context. On an error the session is as before, or empty where a sliding window or a
+  // recurrent state has moved on.
   Status process(Session& session, std::span<const TokenId> tokens, LogitsWanted wanted,
                  FunctionRef<void(std::size_t, const float*)> logits);
+  // `usage` error if there are more than `positions` of them or an id is outside the vocabulary:
+  // what process() refuses, for asking beforehand.
+  Status check_tokens(std::span<const TokenId> tokens, std::size_t positions) const;
   // `io` error if a file of the model was written to since it was opened. Asked at the end of a
   // run.
   Status check_files() const;
@@ -76,7 +86,8 @@ class Engine {
 
  private:
   Engine(EngineConfig config, ProgressLine& progress, const std::atomic<bool>& cancel);
-  Status open_model();
+  Status open_model(const Checkpoint& checkpoint);
+  Status make_plan();
   Status make_memory();
   Status start_reading();
   Status load_trunk();

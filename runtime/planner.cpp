@@ -170,7 +170,7 @@ Result<Plan> make_plan(const PlanInput& input) {
   plan.batch_tokens = std::min(input.config.batch_tokens, plan.context);
   plan.available_bytes = input.machine.memory_available;
   plan.kv_bytes =
-      KvCache::bytes(input.spec.hparams, plan.context, input.config.kv, plan.batch_tokens);
+      SequenceState::bytes(input.spec.hparams, plan.context, input.config.kv, plan.batch_tokens);
   plan.workspace_bytes = BatchWalk::bytes(input.spec, plan.batch_tokens, plan.threads);
   plan.program_bytes = program_bytes(input.spec);
   MILLRACE_TRY(plan_trunk_part(input, preset, plan));

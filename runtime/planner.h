@@ -19,7 +19,7 @@ namespace millrace {
 struct Plan {
   TrunkPlan trunk;
   SlotPlan slots;
-  std::uint64_t kv_bytes = 0;
+  std::uint64_t kv_bytes = 0;         // of one session, recurrent states included
   std::uint64_t workspace_bytes = 0;  // activations, logits, scratch
   std::uint64_t program_bytes = 0;    // code, libraries, tokenizer, reading buffers: estimated
   std::uint32_t context = 0;

@@ -56,6 +56,7 @@ Json phase_json(const PhaseReport& phase) {
 Json model_json(const ModelSpec& spec) {
   Json json = Json::object();
   json.set("architecture", spec.family->architecture);
+  json.set("verified", spec.verified());
   json.set("name", printable(spec.hparams.name));
   json.set("layers", spec.hparams.layers);
   json.set("experts", spec.hparams.experts);
@@ -63,6 +64,9 @@ Json model_json(const ModelSpec& spec) {
   json.set("expert_bytes", spec.expert_bytes());
   json.set("pool_bytes", spec.experts.pool_bytes());
   json.set("trunk_bytes", spec.trunk_bytes());
+  Json notes = Json::array();
+  for (const std::string& note : spec.notes()) notes.push(note);
+  json.set("notes", std::move(notes));
   return json;
 }
 
@@ -180,9 +184,10 @@ std::string memory_row(const Engine& engine) {
                      format_bytes(pinned.locked_bytes));
 }
 
-// What the system refused, and what was done instead.
+// What is to be known about the model; what the system refused, and what was done instead.
 std::string note_rows(const Engine& engine) {
   std::string text;
+  for (const std::string& note : engine.spec().notes()) text += row("note", note);
   if (!engine.reader().fallback_reason().empty())
     text += row("note", "read with threads: " + engine.reader().fallback_reason());
   if (!engine.reader().buffers_reason().empty())

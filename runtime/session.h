@@ -1,5 +1,5 @@
-// Session: one conversation: its tokens so far and their KV cache. Made by Engine::new_session; the
-// engine must outlive it. One thread at a time.
+// Session: one conversation: its tokens so far and what the model keeps of them. Made by
+// Engine::new_session; the engine must outlive it. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -7,17 +7,19 @@
 #include <utility>
 #include <vector>
 
-#include "model/kv_cache.h"
+#include "model/sequence_state.h"
 #include "runtime/base/ids.h"
 
 namespace millrace {
 
 class Session {
  public:
-  explicit Session(KvCache kv) : kv_(std::move(kv)) { tokens_.reserve(kv_.context()); }
+  explicit Session(SequenceState state) : state_(std::move(state)) {
+    tokens_.reserve(state_.kv.context());
+  }
 
   std::span<const TokenId> tokens() const noexcept { return tokens_; }  // processed, in order
-  std::uint32_t context() const noexcept { return kv_.context(); }
+  std::uint32_t context() const noexcept { return state_.kv.context(); }
   std::uint32_t room() const noexcept {
     return context() - static_cast<std::uint32_t>(tokens_.size());
   }
@@ -26,11 +28,11 @@ class Session {
 
  private:
   friend class Engine;
-  // Back to the first `count` tokens, or to none where a windowed layer has moved past them.
+  // Back to the first `count` tokens, or to none where a layer's state is past them for good.
   void rewind(std::size_t count) noexcept {
-    tokens_.resize(kv_.keeps(static_cast<std::uint32_t>(count)) ? count : 0);
+    tokens_.resize(state_.keeps(static_cast<std::uint32_t>(count)) ? count : 0);
   }
-  KvCache kv_;
+  SequenceState state_;
   std::vector<TokenId> tokens_;
 };
 

@@ -17,6 +17,11 @@ enum class AttentionKind : std::uint8_t {
   compressed,  // (blocks/attention_compressed.h)
 };
 
+// Layers that keep a state of fixed size instead of keys and values (blocks/delta_net.h): all but
+// each full_attention_interval-th. Their value heads share key heads: head j takes key head j / r
+// (r value heads for each key head), or j mod the number of key heads.
+enum class DeltaNets : std::uint8_t { none, grouped_heads, tiled_heads };
+
 // How rotary pairs lie in a head: (2i, 2i+1), or (i, i + rotary/2).
 enum class RopeKind : std::uint8_t { norm, neox };
 
@@ -65,6 +70,8 @@ struct FamilySpec {
   AttentionKind attention = AttentionKind::gqa;
   RopeKind rope = RopeKind::neox;
   SlidingLayers sliding = SlidingLayers::none;
+  DeltaNets delta_nets = DeltaNets::none;
+  bool output_gate = false;  // attn_q has, behind each head's query, a gate of its output
   QkNorm qk_norm = QkNorm::none;
   Presence qk_norm_presence = Presence::required;  // where qk_norm is not none
   Presence qkv_bias = Presence::never;

@@ -10,10 +10,10 @@
 namespace millrace {
 
 std::span<const FamilySpec* const> families() noexcept {
-  static const std::array known = {&llama_family,     &qwen3moe_family, &qwen2_family,
-                                   &qwen3_family,     &qwen2moe_family, &olmoe_family,
-                                   &gpt_oss_family,   &glm4moe_family,  &minimax_m2_family,
-                                   &deepseek2_family, &deepseek4_family};
+  static const std::array known = {
+      &llama_family,     &qwen3moe_family,  &qwen2_family,   &qwen3_family,      &qwen2moe_family,
+      &olmoe_family,     &gpt_oss_family,   &glm4moe_family, &minimax_m2_family, &deepseek2_family,
+      &deepseek4_family, &qwen3next_family, &qwen35_family,  &qwen35moe_family};
   return known;
 }
 

@@ -20,6 +20,9 @@ extern const FamilySpec glm4moe_family;
 extern const FamilySpec minimax_m2_family;
 extern const FamilySpec deepseek2_family;
 extern const FamilySpec deepseek4_family;
+extern const FamilySpec qwen3next_family;
+extern const FamilySpec qwen35_family;
+extern const FamilySpec qwen35moe_family;
 
 std::span<const FamilySpec* const> families() noexcept;
 

@@ -19,7 +19,12 @@ GqaShape gqa_shape(const Hparams& h, const FamilySpec& family, std::uint32_t hea
           .clamp = h.clamp_qkv,
           .rms_eps = h.rms_eps,
           .rope = family.rope,
-          .qk_norm = family.qk_norm};
+          .qk_norm = family.qk_norm,
+          .output_gate = family.output_gate};
+}
+
+DeltaShape delta_shape(const Hparams& h, const FamilySpec& family) {
+  return {.sizes = h.delta, .heads = family.delta_nets, .rms_eps = h.rms_eps};
 }
 
 MlaShape mla_shape(const Hparams& h, std::uint32_t heads) {
@@ -86,6 +91,8 @@ Attention::Attention(const Hparams& hparams, const FamilySpec& family, std::size
   else if (h_.attention == AttentionKind::compressed)
     compressed_.emplace(widest_compressed(h_), compressor_channels(h_), tokens_max, workers);
   else gqa_.emplace(widest_gqa(h_, family), tokens_max, workers);
+  if (family.delta_nets != DeltaNets::none)
+    delta_.emplace(delta_shape(h_, family), tokens_max, workers);
 }
 
 std::uint64_t Attention::bytes(const Hparams& hparams, const FamilySpec& family,
@@ -95,14 +102,20 @@ std::uint64_t Attention::bytes(const Hparams& hparams, const FamilySpec& family,
   if (hparams.attention == AttentionKind::compressed)
     return CompressedScratch::bytes(widest_compressed(hparams), compressor_channels(hparams),
                                     tokens_max, workers);
-  return GqaScratch::bytes(widest_gqa(hparams, family), tokens_max, workers);
+  const std::uint64_t delta =
+      family.delta_nets == DeltaNets::none
+          ? 0
+          : DeltaScratch::bytes(delta_shape(hparams, family), tokens_max, workers);
+  return delta + GqaScratch::bytes(widest_gqa(hparams, family), tokens_max, workers);
 }
 
 Rounding Attention::rounding(const BlockContext& context, const LayerWeights& weights) noexcept {
   constexpr std::array first = {
-      MatrixRole::attn_q,          MatrixRole::attn_k,    MatrixRole::attn_v,
-      MatrixRole::attn_q_a,        MatrixRole::attn_kv_a, MatrixRole::compressor_kv,
-      MatrixRole::compressor_gate, MatrixRole::index_kv,  MatrixRole::index_gate};
+      MatrixRole::attn_q,          MatrixRole::attn_k,      MatrixRole::attn_v,
+      MatrixRole::attn_q_a,        MatrixRole::attn_kv_a,   MatrixRole::compressor_kv,
+      MatrixRole::compressor_gate, MatrixRole::index_kv,    MatrixRole::index_gate,
+      MatrixRole::delta_qkv,       MatrixRole::delta_gate,  MatrixRole::delta_in,
+      MatrixRole::delta_beta,      MatrixRole::delta_alpha, MatrixRole::delta_ba};
   Rounding all = Rounding::none;
   for (const MatrixRole role : first) {
     const Matrix& matrix = weights.matrix(role);
@@ -114,6 +127,9 @@ Rounding Attention::rounding(const BlockContext& context, const LayerWeights& we
 bool Attention::run(const BlockContext& context, LayerIndex layer, const LayerWeights& weights,
                     std::span<const TokenPlace> tokens, const RopeRows& rope,
                     const ActivationRows& normed, float* projected) {
+  if (h_.delta_net(layer))
+    return delta_net(context, delta_shape(h_, family_), weights, layer, tokens, normed, *delta_,
+                     projected);
   if (mla_)
     return attention_mla(context, mla_shape(h_, h_.heads[layer]), weights, layer, tokens, rope,
                          normed, *mla_, projected);

@@ -1,5 +1,5 @@
-// Attention of a model's layers, whatever kind they are: shapes per layer, and the buffers of the
-// kinds that the model has.
+// Attention of a model's layers, or what stands in its place, whatever kind they are: shapes per
+// layer, and the buffers of the kinds that the model has.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,7 @@
 #include "model/blocks/attention_compressed.h"
 #include "model/blocks/attention_gqa.h"
 #include "model/blocks/attention_mla.h"
+#include "model/blocks/delta_net.h"
 #include "model/hparams.h"
 
 namespace millrace {
@@ -25,7 +26,7 @@ class Attention {
 
   // The quantized twins that the matrices that take the normed input want.
   static Rounding rounding(const BlockContext& context, const LayerWeights& weights) noexcept;
-  // As attention_gqa(), attention_mla() and attention_compressed().
+  // As attention_gqa(), attention_mla(), attention_compressed() and delta_net().
   bool run(const BlockContext& context, LayerIndex layer, const LayerWeights& weights,
            std::span<const TokenPlace> tokens, const RopeRows& rope, const ActivationRows& normed,
            float* projected);
@@ -36,6 +37,7 @@ class Attention {
   std::optional<GqaScratch> gqa_;
   std::optional<MlaScratch> mla_;
   std::optional<CompressedScratch> compressed_;
+  std::optional<DeltaScratch> delta_;
 };
 
 }  // namespace millrace

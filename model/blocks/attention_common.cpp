@@ -7,13 +7,13 @@ namespace millrace {
 
 void make_cache_room(std::span<const TokenPlace> tokens, LayerIndex layer) {
   for (std::size_t t = 0; t < tokens.size(); ++t) {
-    KvCache* const kv = tokens[t].kv;
-    const auto same = [&](const TokenPlace& place) { return place.kv == kv; };
+    SequenceState* const state = tokens[t].state;
+    const auto same = [&](const TokenPlace& place) { return place.state == state; };
     const auto before = tokens.first(t);
     // Mostly the token before is of the same sequence; else the batch mixes a few.
     if (t > 0 && (same(before.back()) || std::any_of(before.begin(), before.end(), same))) continue;
     const auto count = std::count_if(tokens.begin(), tokens.end(), same);
-    kv->make_room(layer, tokens[t].position, static_cast<std::uint32_t>(count));
+    state->kv.make_room(layer, tokens[t].position, static_cast<std::uint32_t>(count));
   }
 }
 
@@ -44,7 +44,7 @@ void attend(const BlockContext& context, LayerIndex layer, std::span<const Token
       const std::size_t kv_head = job / tokens.size() / blocks;
       const std::size_t block = job / tokens.size() % blocks;
       const std::size_t head = kv_head * group + block * attention_block_heads;
-      const KvCache& kv = *tokens[t].kv;
+      const KvCache& kv = tokens[t].state->kv;
       const std::uint32_t position = tokens[t].position;
       const bool windowed = query.window > 0 && position >= query.window;
       const AttentionArgs args = {

@@ -9,18 +9,18 @@
 
 #include "model/blocks/activations.h"
 #include "model/blocks/linear.h"
-#include "model/kv_cache.h"
+#include "model/sequence_state.h"
 #include "model/weights.h"
 #include "runtime/base/ids.h"
 
 namespace millrace {
 
-// One token of a batch: where it stands and whose cache it belongs to. Tokens of one sequence are
+// One token of a batch: where it stands and whose state it belongs to. Tokens of one sequence are
 // in ascending order, without gaps.
 struct TokenPlace {
   TokenId id = 0;
   std::uint32_t position = 0;
-  KvCache* kv = nullptr;
+  SequenceState* state = nullptr;
 };
 
 // Rotations of the batch's positions: row t holds rotary / 2 cosines (sines). For other positions:

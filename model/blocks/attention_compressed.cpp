@@ -135,7 +135,7 @@ class Pass {
       kernels_.rms_norm(row, weights_.vector(VectorRole::attn_kv_a_norm), shape_.rms_eps,
                         shape_.head_dim, row);
       rotate_tails(row, 1, shape_.head_dim, t);
-      tokens_[t].kv->store(kernels_, layer_, tokens_[t].position, row, nullptr);
+      tokens_[t].state->kv.store(kernels_, layer_, tokens_[t].position, row, nullptr);
     });
   }
 
@@ -177,7 +177,7 @@ class Pass {
   }
 
   std::uint32_t visible(std::size_t t) const {
-    return tokens_[t].kv->pooled(layer_).visible(tokens_[t].position);
+    return tokens_[t].state->kv.pooled(layer_).visible(tokens_[t].position);
   }
   bool has_choice(std::size_t t) const { return shape_.indexed && visible(t) > shape_.index_top_k; }
 
@@ -200,7 +200,7 @@ class Pass {
       float* const heads = &scratch_.index_weights[t * shape_.index_heads];
       rotate_tails(q, shape_.index_heads, shape_.index_dim, t);
       for (std::size_t h = 0; h < shape_.index_heads; ++h) heads[h] *= factor;
-      KvCache& kv = *tokens_[t].kv;
+      KvCache& kv = tokens_[t].state->kv;
       if (!choose_rows(context_,
                        {.heads = shape_.index_heads,
                         .dim = shape_.index_dim,
@@ -229,7 +229,7 @@ class Pass {
   }
 
   void attend_heads(std::size_t t, std::size_t head, std::size_t heads, unsigned worker) {
-    const KvCache& kv = *tokens_[t].kv;
+    const KvCache& kv = tokens_[t].state->kv;
     const std::uint32_t position = tokens_[t].position;
     AttentionArgs args = {.q = query(t) + head * shape_.head_dim,
                           .heads = heads,
@@ -256,7 +256,7 @@ class Pass {
 
   // All pooled rows that are visible, or copies of the chosen ones, one behind the other.
   void add_pooled(std::size_t t, unsigned worker, AttentionArgs& args) {
-    const CompressedRows& rows = tokens_[t].kv->pooled(layer_);
+    const CompressedRows& rows = tokens_[t].state->kv.pooled(layer_);
     args.more = rows.row(0);
     args.more_count = visible(t);
     if (!has_choice(t)) return;

@@ -9,13 +9,16 @@ GqaScratch::GqaScratch(const GqaShape& widest, std::size_t tokens, std::size_t w
     : q(tokens * widest.heads * widest.head_dim),
       k(tokens * widest.kv_heads * widest.head_dim),
       v(tokens * widest.kv_heads * widest.value_dim),
+      gated(widest.output_gate ? 2 * q.size() : 0),
       out(tokens, std::size_t{widest.heads} * widest.value_dim),
       kernel(workers * attention_scratch_floats()) {}
 
 std::size_t GqaScratch::bytes(const GqaShape& widest, std::size_t tokens,
                               std::size_t workers) noexcept {
-  const std::size_t columns = std::size_t{widest.heads + widest.kv_heads} * widest.head_dim +
-                              std::size_t{widest.kv_heads} * widest.value_dim;
+  const std::size_t query_parts = widest.output_gate ? 3 : 1;
+  const std::size_t columns =
+      (query_parts * widest.heads + widest.kv_heads) * std::size_t{widest.head_dim} +
+      std::size_t{widest.kv_heads} * widest.value_dim;
   return (tokens * columns + workers * attention_scratch_floats()) * sizeof(float) +
          ActivationRows::bytes(tokens, std::size_t{widest.heads} * widest.value_dim);
 }
@@ -24,6 +27,28 @@ namespace {
 
 void clamp_rows(float limit, float* x, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) x[i] = std::clamp(x[i], -limit, limit);
+}
+
+// A head's part of a row of queries and gates: head_dim of each.
+float* gated_head(const GqaShape& shape, GqaScratch& scratch, std::size_t t, std::size_t head) {
+  return scratch.gated.data() + (t * shape.heads + head) * 2 * shape.head_dim;
+}
+
+// The attention's output times the sigmoid of its gates.
+void gate_output(const BlockContext& context, const GqaShape& shape, std::size_t tokens,
+                 GqaScratch& scratch) {
+  const auto gate_head = [&](std::size_t t, std::size_t head) {
+    float* const gate = gated_head(shape, scratch, t, head) + shape.head_dim;
+    float* const out = scratch.out.row(t) + head * shape.value_dim;
+    context.kernels.sigmoid(gate, shape.value_dim, gate);
+    for (std::size_t i = 0; i < shape.value_dim; ++i) out[i] *= gate[i];
+  };
+  context.parallel.for_ranges(tokens, attention_token_grain,
+                              [&](std::size_t begin, std::size_t end, unsigned) {
+                                for (std::size_t t = begin; t < end; ++t)
+                                  for (std::size_t head = 0; head < shape.heads; ++head)
+                                    gate_head(t, head);
+                              });
 }
 
 // Norms (where the layer has them), rotates, and puts keys and values into the cache.
@@ -47,6 +72,9 @@ void norm_rotate_store(const BlockContext& context, const GqaShape& shape,
           float* const q = scratch.q.data() + t * shape.heads * shape.head_dim;
           float* const k = scratch.k.data() + t * shape.kv_heads * shape.head_dim;
           float* const v = scratch.v.data() + t * shape.kv_heads * shape.value_dim;
+          for (std::size_t head = 0; shape.output_gate && head < shape.heads; ++head)
+            std::copy_n(gated_head(shape, scratch, t, head), shape.head_dim,
+                        q + head * shape.head_dim);
           if (shape.clamp > 0) {
             clamp_rows(shape.clamp, q, std::size_t{shape.heads} * shape.head_dim);
             clamp_rows(shape.clamp, k, std::size_t{shape.kv_heads} * shape.head_dim);
@@ -54,7 +82,7 @@ void norm_rotate_store(const BlockContext& context, const GqaShape& shape,
           }
           prepare(q, shape.heads, weights.vector(VectorRole::attn_q_norm), t);
           prepare(k, shape.kv_heads, weights.vector(VectorRole::attn_k_norm), t);
-          tokens[t].kv->store(kernels, layer, tokens[t].position, k, v);
+          tokens[t].state->kv.store(kernels, layer, tokens[t].position, k, v);
         }
       });
 }
@@ -70,7 +98,8 @@ bool attention_gqa(const BlockContext& context, const GqaShape& shape, const Lay
     linear(context, matrix, normed, 0, count, to.data(), matrix.rows);
     add_bias(context, weights.vector(bias), matrix.rows, count, to.data(), matrix.rows);
   };
-  project(MatrixRole::attn_q, VectorRole::attn_q_bias, scratch.q);
+  project(MatrixRole::attn_q, VectorRole::attn_q_bias,
+          shape.output_gate ? scratch.gated : scratch.q);
   project(MatrixRole::attn_k, VectorRole::attn_k_bias, scratch.k);
   project(MatrixRole::attn_v, VectorRole::attn_v_bias, scratch.v);
   make_cache_room(tokens, layer);
@@ -87,6 +116,7 @@ bool attention_gqa(const BlockContext& context, const GqaShape& shape, const Lay
           .out = scratch.out.row(0),
           .out_stride = scratch.out.columns(),
           .scratch = scratch.kernel.data()});
+  if (shape.output_gate) gate_output(context, shape, count, scratch);
   return project_output(context, weights, scratch.out, count, projected);
 }
 

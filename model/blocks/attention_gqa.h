@@ -22,6 +22,7 @@ struct GqaShape {
   float rms_eps = 0;
   RopeKind rope = RopeKind::norm;
   QkNorm qk_norm = QkNorm::none;
+  bool output_gate = false;  // attn_q: per head the query, then as many values of a gate
 };
 
 // Buffers of the block, for batches of up to `tokens` rows of the largest shape; allocated once.
@@ -34,6 +35,7 @@ class GqaScratch {
                            std::size_t workers) noexcept;
 
   std::vector<float> q, k, v;  // tokens x columns
+  std::vector<float> gated;    // tokens x (heads x 2 head_dim): queries and gates as projected
   ActivationRows out;          // tokens x (heads x value_dim)
   std::vector<float> kernel;
 };

@@ -65,7 +65,7 @@ class Pass {
       kernels_.rms_norm(row, norm, shape_.rms_eps, shape_.kv_latent, row);
       kernels_.rope_norm(row + shape_.kv_latent, 1, shape_.rotary, shape_.rotary, rope_.cosines(t),
                          rope_.sines(t));
-      tokens[t].kv->store(kernels_, layer_, tokens[t].position, row, nullptr);
+      tokens[t].state->kv.store(kernels_, layer_, tokens[t].position, row, nullptr);
     });
   }
 

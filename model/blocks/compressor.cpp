@@ -75,7 +75,9 @@ class Pass {
   }
 
  private:
-  CompressedRows& rows(std::size_t t) const { return (tokens_[t].kv->*compressor_.rows)(layer_); }
+  CompressedRows& rows(std::size_t t) const {
+    return (tokens_[t].state->kv.*compressor_.rows)(layer_);
+  }
   bool ends_block(std::size_t t) const { return (tokens_[t].position + 1) % layout_.ratio == 0; }
 
   // Columns [begin, end) of each half, to where the blocks that are not complete are kept.

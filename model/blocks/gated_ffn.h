@@ -16,6 +16,8 @@ struct GatedFfn {
   const float* gate_bias = nullptr;
   const float* up_bias = nullptr;
   const float* down_bias = nullptr;
+  // Factors of the products, before biases.
+  float gate_scale = 1, up_scale = 1, down_scale = 1;
   const SwigluClamp* clamp = nullptr;  // swiglu_clamped instead of swiglu, with these numbers
 };
 

@@ -20,6 +20,7 @@ inline constexpr std::uint32_t batch_tokens_max =
 inline constexpr std::uint32_t context_max = 1u << 24;  // positions
 inline constexpr std::uint32_t vocabulary_max = 1u << 22;
 inline constexpr std::uint64_t text_bytes_max = 64 * MiB;  // tokenized in one go
+inline constexpr std::uint32_t conv_taps_max = 16;         // of the convolution of a delta net
 inline constexpr std::uint32_t threads_max = 256;
 inline constexpr std::uint32_t shards_max = 1024;  // files of one split model
 

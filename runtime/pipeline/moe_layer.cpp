@@ -158,6 +158,14 @@ GatedFfn MoeLayer::expert_ffn(const Job& job) const noexcept {
     const float* const all = weights_->vector(role);
     return all == nullptr ? nullptr : all + job.request.key.expert * columns;
   };
+  const auto scale = [&](VectorRole role) {
+    const float* const all = weights_->vector(role);
+    return all == nullptr ? 1.0F : all[job.request.key.expert];
+  };
+  const float both_scale = scale(VectorRole::expert_gate_up_scale);
+  ffn.gate_scale = both_scale * scale(VectorRole::expert_gate_scale);
+  ffn.up_scale = both_scale * scale(VectorRole::expert_up_scale);
+  ffn.down_scale = scale(VectorRole::expert_down_scale);
   const std::size_t inner = h().expert_width;
   ffn.gate_bias = bias(VectorRole::expert_gate_bias, inner);
   ffn.up_bias = bias(VectorRole::expert_up_bias, inner);

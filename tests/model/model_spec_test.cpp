@@ -128,6 +128,8 @@ TEST_CASE("model: a bias or scale of a used matrix is refused where the family h
   for (const char* base : {"blk.0.attn_q", "blk.1.attn_output", "blk.0.ffn_gate_exps",
                            "blk.1.ffn_down_exps", "blk.0.ffn_gate_inp", "output", "token_embd"}) {
     for (const char* suffix : {".bias", ".scale"}) {
+      const bool experts = std::string(base).find("_exps") != std::string::npos;
+      if (experts && suffix == std::string(".scale")) continue;  // any family may have these
       TinyModel model{TinyShape{}};
       model.add_random(std::string(base) + suffix, {64}, DType::f32);
       check_tiny_refused(model, ErrorCode::unsupported,
@@ -142,6 +144,19 @@ TEST_CASE("model: a bias or scale of a used matrix is refused where the family h
   TinyModel dense(dense_shape());
   dense.add_random("blk.0.ffn_down.scale", {1}, DType::f32);
   check_tiny_refused(dense, ErrorCode::unsupported, {"tensor blk.0.ffn_down.scale"});
+}
+
+TEST_CASE("model: scales of experts are taken, one for each, and of the form that the file has") {
+  TinyModel model{TinyShape{}};
+  model.add_random("blk.1.ffn_up_exps.scale", {8}, DType::f32);
+  CHECK(read(model).layers[1].vector(VectorRole::expert_up_scale).has_value());
+  CHECK_FALSE(read(model).layers[0].vector(VectorRole::expert_up_scale).has_value());
+  model.add_random("blk.0.ffn_down_exps.scale", {7}, DType::f32);
+  check_tiny_refused(model, ErrorCode::format, {"tensor blk.0.ffn_down_exps.scale", "has shape"});
+  TinyModel fused{TinyShape{}};
+  fused.fuse_gate_up();
+  fused.add_random("blk.0.ffn_gate_up_exps.scale", {8}, DType::f32);
+  CHECK(read(fused).layers[0].vector(VectorRole::expert_gate_up_scale).has_value());
 }
 
 TEST_CASE("model: biases of llama are taken, with the right length only") {

@@ -1,9 +1,11 @@
 // The same numbers laid out otherwise in the file give the same bits of logits.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <vector>
 
+#include "kernels/reference.h"
 #include "tests/support/tiny_engine.h"
 
 using namespace millrace;
@@ -42,6 +44,31 @@ TinyModel with_qkv_biases(const TinyShape& shape) {
   return model;
 }
 
+// The same numbers as F32.
+BuiltTensor decoded(const BuiltTensor& tensor) {
+  const auto type = static_cast<DType>(tensor.type);
+  BuiltTensor out = tensor;
+  out.type = static_cast<std::uint32_t>(DType::f32);
+  out.data.clear();
+  const std::size_t columns = tensor.ne[0];
+  std::vector<double> row(columns);
+  for (std::size_t at = 0; at < tensor.data.size(); at += dtype_row_bytes(type, columns)) {
+    reference::decode_row(type, reinterpret_cast<const std::byte*>(tensor.data.data() + at),
+                          columns, row.data());
+    for (const double value : row) out.data += raw(static_cast<float>(value));
+  }
+  return out;
+}
+
+// Multiplies the F32 matrices of each expert by its factor.
+void multiply_experts(BuiltTensor& tensor, const std::vector<float>& factors) {
+  std::vector<float> values(tensor.data.size() / sizeof(float));
+  std::memcpy(values.data(), tensor.data.data(), tensor.data.size());
+  const std::size_t each = values.size() / factors.size();
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] *= factors[i / each];
+  std::memcpy(tensor.data.data(), values.data(), tensor.data.size());
+}
+
 std::string zeros(std::size_t floats) { return std::string(floats * sizeof(float), '\0'); }
 
 }  // namespace
@@ -75,6 +102,58 @@ TEST_CASE("fused, merged and separate experts give the same bits") {
       separate.separate_experts();
       CHECK(expected == run(separate));
     }
+  }
+}
+
+TEST_CASE("each matrix may have a type of its own: the bits of the same numbers as F32") {
+  const std::vector<DType> types = {DType::q4_k, DType::q8_0, DType::q6_k,  DType::f16,
+                                    DType::q4_0, DType::bf16, DType::mxfp4, DType::f32};
+  TinyShape shape;
+  shape.width = shape.expert_width = 256;
+  shape.heads = 8;
+  TinyModel mixed(shape);
+  TinyModel plain(shape);
+  std::size_t next = 0;
+  for (BuiltTensor& tensor : mixed.tensors()) {
+    if (tensor.ne.size() < 2 || tensor.name.find("ffn_gate_inp") != std::string::npos) continue;
+    std::uint64_t rows = 1;
+    for (std::size_t i = 1; i < tensor.ne.size(); ++i) rows *= tensor.ne[i];
+    const DType type = types[next++ % types.size()];
+    tensor.type = static_cast<std::uint32_t>(type);
+    tensor.data = random_weights(type, tensor.ne[0], rows, next);
+    plain.tensor(tensor.name) = decoded(tensor);
+  }
+  CHECK(next > 2 * types.size() - 2);  // gate, up and down differ, and so do the layers
+  CHECK(mixed.tensor("blk.0.ffn_gate_exps.weight").type !=
+        mixed.tensor("blk.1.ffn_gate_exps.weight").type);
+  CHECK(run(mixed, ActivationMode::f32) == run(plain, ActivationMode::f32));
+  CHECK(run(mixed, ActivationMode::q8) != run(plain, ActivationMode::q8));
+}
+
+TEST_CASE("scales of experts give the bits of experts that are multiplied by them") {
+  const std::vector<float> factors = {0.5F, 2, 1, 4, 0.25F, 1, 8, 2};  // exact
+  std::string bytes;
+  for (const float factor : factors) bytes += raw(factor);
+  const TinyModel plain(moe_shape(DType::f32));
+  const std::vector<float> unscaled = run(plain);
+  for (const std::string part : {"gate", "up", "down", "gate_up"}) {
+    TinyModel scaled = plain;
+    TinyModel multiplied = plain;
+    for (const std::string block : {"blk.0.ffn_", "blk.1.ffn_"}) {
+      if (part == "gate_up") {
+        multiply_experts(multiplied.tensor(block + "gate_exps.weight"), factors);
+        multiply_experts(multiplied.tensor(block + "up_exps.weight"), factors);
+      } else {
+        multiply_experts(multiplied.tensor(block + part + "_exps.weight"), factors);
+      }
+    }
+    if (part == "gate_up") scaled.fuse_gate_up();
+    for (const std::string block : {"blk.0.ffn_", "blk.1.ffn_"})
+      scaled.add(block + part + "_exps.scale", {8}, DType::f32, bytes);
+    INFO(part);
+    const std::vector<float> expected = run(multiplied);
+    CHECK(run(scaled) == expected);
+    CHECK(expected != unscaled);
   }
 }
 

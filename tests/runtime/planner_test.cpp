@@ -95,7 +95,8 @@ TEST_CASE("plan: the sum is that of its parts, each what its owner says it needs
   const Plan plan = world.plan();
   CHECK(plan.total_bytes() == plan.trunk.total_bytes() + plan.slots.mapped_bytes + plan.kv_bytes +
                                   plan.workspace_bytes + plan.program_bytes);
-  CHECK(plan.kv_bytes == KvCache::bytes(world.spec.hparams, plan.context, KvType::f16));
+  CHECK(plan.kv_bytes ==
+        SequenceState::bytes(world.spec.hparams, plan.context, KvType::f16, plan.batch_tokens));
   CHECK(plan.workspace_bytes == BatchWalk::bytes(world.spec, plan.batch_tokens, plan.threads));
   CHECK(plan.trunk.total_bytes() >= world.spec.trunk_bytes());
   CHECK(plan.slots.bytes >= world.spec.experts.pool_bytes());

@@ -1,0 +1,37 @@
+// The tensors of a gated delta net, in place of those of attention.
+#include "model/layer_tensors.h"
+
+namespace millrace {
+
+Status LayerTensors::delta_net() {
+  const DeltaSizes& delta = h_.delta;
+  MILLRACE_TRY(delta_inputs());
+  MILLRACE_TRY(vectors(VectorRole::delta_conv, "ssm_conv1d", ".weight", delta.taps,
+                       delta.channels(), Presence::required));
+  const std::uint64_t heads = delta.value_heads;
+  MILLRACE_TRY(vector(VectorRole::delta_dt, "ssm_dt", ".bias", heads, Presence::required));
+  MILLRACE_TRY(vector(VectorRole::delta_decay, "ssm_a", "", heads, Presence::required));
+  MILLRACE_TRY(
+      vector(VectorRole::delta_norm, "ssm_norm", ".weight", delta.value_dim, Presence::required));
+  return matrix(MatrixRole::attn_output, "ssm_out", delta.values(), h_.width);
+}
+
+// What is projected from the layer's input. Where value heads are grouped by key heads, strengths
+// and decays lie in one matrix, and in older files the rest in another one.
+Status LayerTensors::delta_inputs() {
+  const DeltaSizes& delta = h_.delta;
+  const bool grouped = family_.delta_nets == DeltaNets::grouped_heads;
+  if (grouped && finder_.find(name("ssm_in", ".weight")) != nullptr) {
+    MILLRACE_TRY(matrix(MatrixRole::delta_in, "ssm_in", h_.width,
+                        std::uint64_t{delta.channels()} + delta.values()));
+  } else {
+    MILLRACE_TRY(matrix(MatrixRole::delta_qkv, "attn_qkv", h_.width, delta.channels()));
+    MILLRACE_TRY(matrix(MatrixRole::delta_gate, "attn_gate", h_.width, delta.values()));
+  }
+  const std::uint64_t heads = delta.value_heads;
+  if (grouped) return matrix(MatrixRole::delta_ba, "ssm_ba", h_.width, 2 * heads);
+  MILLRACE_TRY(matrix(MatrixRole::delta_beta, "ssm_beta", h_.width, heads));
+  return matrix(MatrixRole::delta_alpha, "ssm_alpha", h_.width, heads);
+}
+
+}  // namespace millrace

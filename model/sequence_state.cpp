@@ -1,0 +1,17 @@
+#include "model/sequence_state.h"
+
+namespace millrace {
+
+Result<SequenceState> SequenceState::create(const Hparams& hparams, std::uint32_t context,
+                                            KvType type, std::uint32_t batch_tokens_max) {
+  MILLRACE_ASSIGN(KvCache kv, KvCache::create(hparams, context, type, batch_tokens_max));
+  MILLRACE_ASSIGN(RecurrentState recurrent, RecurrentState::create(hparams));
+  return SequenceState{std::move(kv), std::move(recurrent)};
+}
+
+std::uint64_t SequenceState::bytes(const Hparams& hparams, std::uint32_t context, KvType type,
+                                   std::uint32_t batch_tokens_max) noexcept {
+  return KvCache::bytes(hparams, context, type, batch_tokens_max) + RecurrentState::bytes(hparams);
+}
+
+}  // namespace millrace

@@ -25,10 +25,23 @@ TokenId argmax(const float* logits, std::size_t count) {
 
 }  // namespace
 
+Status check_logits_run(const Engine& engine, const LogitsRun& run) {
+  if (run.ids.empty()) return Error{ErrorCode::usage, "there are no token ids"};
+  MILLRACE_TRY(engine.check_tokens(run.ids, engine.plan().context));
+  // The last continued id is not taken through the model.
+  const std::size_t positions = run.ids.size() + std::max(1u, run.greedy_count) - 1;
+  if (positions > engine.plan().context)
+    return Error{ErrorCode::usage,
+                 fmt::format("{} tokens and {} continued ones do not fit into {} positions (raise "
+                             "-c)",
+                             run.ids.size(), run.greedy_count, engine.plan().context)};
+  return {};
+}
+
 Status run_logits(Engine& engine, const LogitsRun& run,
                   FunctionRef<bool(std::size_t, const float*)> logits,
                   std::vector<TokenId>& greedy_ids) {
-  if (run.ids.empty()) return Error{ErrorCode::usage, "there are no token ids"};
+  MILLRACE_TRY(check_logits_run(engine, run));
   const std::size_t vocabulary = engine.spec().hparams.vocabulary;
   MILLRACE_ASSIGN(Session session, engine.new_session());
   TokenId next = 0;
@@ -56,18 +69,23 @@ Status run_logits(Engine& engine, const LogitsRun& run,
   return engine.check_files();
 }
 
-Result<Perplexity> measure_perplexity(
-    Engine& engine, std::span<const TokenId> ids, const PerplexityRun& run,
-    FunctionRef<void(std::uint32_t, std::uint32_t, double)> progress) {
-  const std::uint32_t window = run.window;
+Status check_windows(const Engine& engine, std::size_t tokens, std::uint32_t window) {
   if (window < 4 || window > engine.plan().context)
     return Error{ErrorCode::usage,
                  fmt::format("windows of {} tokens: 4 to the context of {} are possible (-c)",
                              window, engine.plan().context)};
-  const auto available = static_cast<std::uint32_t>(ids.size() / window);
-  if (available == 0)
+  if (tokens < window)
     return Error{ErrorCode::usage,
-                 fmt::format("the text has {} tokens, one window needs {}", ids.size(), window)};
+                 fmt::format("the text has {} tokens, one window needs {}", tokens, window)};
+  return {};
+}
+
+Result<Perplexity> measure_perplexity(
+    Engine& engine, std::span<const TokenId> ids, const PerplexityRun& run,
+    FunctionRef<void(std::uint32_t, std::uint32_t, double)> progress) {
+  const std::uint32_t window = run.window;
+  MILLRACE_TRY(check_windows(engine, ids.size(), window));
+  const auto available = static_cast<std::uint32_t>(ids.size() / window);
   const std::size_t vocabulary = engine.spec().hparams.vocabulary;
   const auto& special = engine.tokenizer().special();
   Perplexity result;

@@ -22,6 +22,9 @@ struct LogitsRun {
   std::uint32_t greedy_count = 0;
   std::string trace_path = {};  // routing as CSV; empty: none
 };
+// `usage` errors: no ids, ids outside the vocabulary, more positions than the context has.
+// run_logits() checks the same; here before the trunk is read.
+Status check_logits_run(const Engine& engine, const LogitsRun& run);
 Status run_logits(Engine& engine, const LogitsRun& run,
                   FunctionRef<bool(std::size_t, const float*)> logits,
                   std::vector<TokenId>& greedy_ids);
@@ -39,10 +42,12 @@ struct Perplexity {
   std::uint32_t windows = 0;
 };
 
+// `usage` error if the text is shorter than one window, or a window longer than the context.
+Status check_windows(const Engine& engine, std::size_t tokens, std::uint32_t window);
+
 // Windows of run.window tokens, each from an empty context (its first token replaced by BOS where
 // the model wants one); the second half is scored. At most windows_max windows (0: all). `progress`
-// gets (windows done, windows in all, value so far). `usage` error if the text is shorter than one
-// window.
+// gets (windows done, windows in all, value so far). Errors as check_windows() and process().
 Result<Perplexity> measure_perplexity(
     Engine& engine, std::span<const TokenId> ids, const PerplexityRun& run,
     FunctionRef<void(std::uint32_t, std::uint32_t, double)> progress);

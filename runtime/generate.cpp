@@ -158,6 +158,10 @@ class Generation {
     result_.ids.push_back(id);
     if (!options_.ignore_eos && engine_.tokenizer().is_end_of_generation(id))
       return finish(FinishReason::stop);
+    if (options_.control != nullptr && engine_.tokenizer().is_control(id)) {
+      write(stop_.flush());  // a stop string does not reach over it
+      (*options_.control)(engine_.tokenizer().token_text(id));
+    }
     write(stop_.push(stream_.push(id)));
     if (stop_.stopped()) return finish(FinishReason::stop);
     if (result_.ids.size() >= options_.tokens_max || session_.room() == 0)
@@ -209,14 +213,20 @@ Status check_options(const GenerateOptions& options) {
   return {};
 }
 
-Result<GenerateResult> generate(Engine& engine, const GenerateOptions& options, TextSink text) {
-  if (options.prompt.empty())
+Status check_prompt(const Engine& engine, std::span<const TokenId> prompt) {
+  if (prompt.empty())
     return Error{ErrorCode::usage, "the prompt is empty (give text with -p or -f)"};
-  MILLRACE_TRY(check_options(options));
-  if (options.prompt.size() > engine.plan().context)
+  const std::uint32_t context = engine.plan().context;
+  if (prompt.size() > context)
     return Error{ErrorCode::usage,
                  fmt::format("the prompt has {} tokens, the context holds {} (raise -c)",
-                             options.prompt.size(), engine.plan().context)};
+                             prompt.size(), context)};
+  return engine.check_tokens(prompt, context);
+}
+
+Result<GenerateResult> generate(Engine& engine, const GenerateOptions& options, TextSink text) {
+  MILLRACE_TRY(check_options(options));
+  MILLRACE_TRY(check_prompt(engine, options.prompt));
   SamplingOptions sampling = options.sampling;
   if (options.ignore_eos)
     for (const TokenId id : engine.tokenizer().end_of_generation())

@@ -15,12 +15,17 @@
 
 namespace millrace {
 
+// Called with the text of a control token, which writes nothing.
+using ControlSink = FunctionRef<void(std::string_view)>;
+
 struct GenerateOptions {
   std::vector<TokenId> prompt;  // not empty
   std::uint32_t tokens_max = 128;
   SamplingOptions sampling;
   std::vector<std::string> stop;
   bool ignore_eos = false;
+  // Told of control tokens, in order with the text; null: nobody. See OutputParser.
+  const ControlSink* control = nullptr;
   std::string echo;        // handed to the text sink first, once nothing can be refused any more
   std::string trace_path;  // routing, CSV; empty: none
   std::string state_path;  // logits of every sampled step, raw float32; empty: none
@@ -56,6 +61,10 @@ using TextSink = FunctionRef<void(std::string_view)>;
 // What can be refused before a model is read: nothing asked for, sampling values and stop strings
 // that make no sense. `usage` errors that name the flag. generate() checks the same.
 Status check_options(const GenerateOptions& options);
+
+// What can be refused before the trunk is read: an empty prompt, one longer than the context, ids
+// outside the vocabulary. generate() checks the same.
+Status check_prompt(const Engine& engine, std::span<const TokenId> prompt);
 
 // Runs in a new session of the engine. Failing before the first token (prompt longer than the
 // context, bad sampling options, no memory, trace or state file) is an error; failing later is a

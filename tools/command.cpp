@@ -188,7 +188,8 @@ Result<EngineConfig> EngineFlags::config() const {
 
 Result<std::unique_ptr<RunningEngine>> start_engine(const EngineFlags& flags,
                                                     const std::vector<NamedPath>& outputs,
-                                                    const std::vector<NamedPath>& inputs) {
+                                                    const std::vector<NamedPath>& inputs,
+                                                    const ModelCheck* check) {
   flags.set_log_level();
   install_interrupt_handler();
   MILLRACE_ASSIGN(const EngineConfig config, flags.config());
@@ -196,7 +197,7 @@ Result<std::unique_ptr<RunningEngine>> start_engine(const EngineFlags& flags,
   read.insert(read.end(), inputs.begin(), inputs.end());
   MILLRACE_TRY(check_outputs(outputs, read));
   auto running = std::make_unique<RunningEngine>(!flags.quiet && stderr_is_terminal());
-  MILLRACE_ASSIGN(running->engine, Engine::create(config, running->progress, cancel_flag()));
+  MILLRACE_ASSIGN(running->engine, Engine::create(config, running->progress, cancel_flag(), check));
   return running;
 }
 

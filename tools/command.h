@@ -61,6 +61,7 @@ struct EngineFlags {
 
 // Makes the engine, with progress on stderr; from here on Ctrl-C sets the cancel flag. Before, what
 // will be written is held against the model's files, `inputs` and itself (check_outputs()).
+// `check`: as Engine::create's.
 struct RunningEngine {
   explicit RunningEngine(bool show_progress) : progress(show_progress) {}
   ProgressLine progress;
@@ -68,7 +69,8 @@ struct RunningEngine {
 };
 Result<std::unique_ptr<RunningEngine>> start_engine(const EngineFlags& flags,
                                                     const std::vector<NamedPath>& outputs = {},
-                                                    const std::vector<NamedPath>& inputs = {});
+                                                    const std::vector<NamedPath>& inputs = {},
+                                                    const ModelCheck* check = nullptr);
 
 // From here on Ctrl-C sets the cancel flag; the second one ends the program.
 void install_interrupt_handler() noexcept;

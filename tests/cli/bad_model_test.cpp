@@ -1,6 +1,7 @@
 // Model files that are broken, foreign or incomplete: refused with a message that names what is
 // wrong, never a crash and never text with exit 0.
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include "tests/cli/gguf_edit.h"
@@ -197,6 +198,49 @@ TEST_CASE("A tokenizer of an unknown kind is refused by its name") {
   const TempFolder folder;
   check_refused(run_bytes(folder, sound().set_text("tokenizer.ggml.model", "wpm2").bytes()), 3,
                 "wpm2");
+}
+
+TEST_CASE("A file of each family with a wrong number or a missing tensor is refused with 3") {
+  namespace fs = std::filesystem;
+  const TempFolder folder;
+  std::size_t families = 0;
+  for (const auto& entry : fs::directory_iterator(MILLRACE_SOURCE_ROOT "/tests/oracles/models")) {
+    if (!fs::exists(entry.path() / "model.gguf")) continue;
+    ++families;
+    const GgufEdit whole(read_file((entry.path() / "model.gguf").string()));
+    const std::string key = "general.architecture";
+    // Behind the key: its type, the length of the text.
+    const std::uint64_t text = whole.bytes().find(key) + key.size() + 4 + 8;
+    const std::string architecture(whole.bytes(), text,
+                                   static_cast<unsigned char>(whole.bytes()[text - 8]));
+    CAPTURE(entry.path().string(), architecture);
+    const auto refused = [&](GgufEdit edit, const std::string& named) {
+      check_refused(run_bytes(folder, edit.bytes()), 3, named);
+    };
+    const std::string heads = architecture + ".attention.head_count";
+    refused(GgufEdit(whole).set_u32(heads, 0), heads);
+    refused(GgufEdit(whole).rename("output_norm.weight", "output_morn.weight"),
+            "tensor output_norm.weight: missing");
+    refused(GgufEdit(whole).set_extent("blk.0.attn_norm.weight", 0, 1), "blk.0.attn_norm.weight");
+    const std::string used = architecture + ".expert_used_count";
+    if (whole.bytes().find(used) == std::string::npos) continue;
+    refused(GgufEdit(whole).set_u32(used, 31), used + ": 31 exceeds expert_count");
+  }
+  CHECK(families >= 12);
+}
+
+TEST_CASE("A merge of what is no token is refused by its number") {
+  const TempFolder folder;
+  GgufEdit edit = sound();
+  const std::string key = "tokenizer.ggml.merges";
+  // Behind the key: two types, the number of merges, the length of the first.
+  const std::uint64_t first = edit.bytes().find(key) + key.size() + 4 + 4 + 8 + 8;
+  const std::uint64_t space = edit.bytes().find(' ', first);
+  edit.set_bytes(space + 1, "\x01");
+  const Outcome outcome = run_bytes(folder, edit.bytes());
+  check_refused(outcome, 3, "tokenizer.ggml.merges: merge 0 (");
+  CHECK(contains(outcome.err, "\\x01 is no token"));
+  CHECK(contains(outcome.err, "m.gguf"));
 }
 
 TEST_CASE("Weights that are NaN or infinite end the run with 3 instead of text") {

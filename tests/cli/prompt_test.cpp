@@ -1,4 +1,6 @@
 // Prompts that cannot be continued.
+#include <filesystem>
+
 #include "tests/cli/program.h"
 
 using namespace millrace;
@@ -40,6 +42,38 @@ TEST_CASE("A prompt longer than the context is refused with 1, the numbers and t
   const bool fits_just_not = prompt.size() < 16;
   CAPTURE(fits_just_not);
   check_refused({"-p", prompt, "-c", "7"}, 1, "-c");
+}
+
+TEST_CASE("A text that was typed without -p is asked about, a model without a prompt is not") {
+  const Outcome text = run_program({"run", "Once upon a time"});
+  CHECK(text.code == 1);
+  CHECK(text.out.empty());
+  CHECK(contains(text.err, "did you mean -p \"Once upon a time\"?"));
+  const Outcome escapes = run_program({"run", "a\x1b[31m"});
+  CHECK(escapes.code == 1);
+  CHECK(contains(escapes.err, "a\\x1b[31m"));
+  CHECK_FALSE(contains(run_program({"run", small_model()}).err, "did you mean"));
+  const Outcome named = run_program({"run", "absent.gguf", "-p", "a"});
+  CHECK(named.code == 2);
+  CHECK_FALSE(contains(named.err, "did you mean"));
+}
+
+TEST_CASE("Ids outside the vocabulary, or too many, are refused with 1 and before the reading") {
+  const TempFolder folder;
+  const auto refused = [&](const std::string& ids, const Words& more, const std::string& named) {
+    const Words words = Words{"logits", small_model(),     "--tokens", folder.write("ids", ids),
+                              "-o",     folder.path("out")} +
+                        more;
+    const Outcome outcome = run_program(words);
+    CAPTURE(outcome.err);
+    CHECK(outcome.code == 1);
+    CHECK(contains(outcome.err, named));
+    CHECK_FALSE(std::filesystem::exists(folder.path("out")));
+  };
+  refused("[1, 99999]", {}, "token id 99999 is outside the vocabulary");
+  refused("[1, 2, 3, 4, 5]", {"-c", "4"}, "5 tokens do not fit: 4 of 4 positions");
+  refused("[1, 2, 3]", {"-c", "4", "--greedy", "3", "--greedy-out", folder.path("g")},
+          "(raise -c)");
 }
 
 TEST_CASE("A prompt of any bytes is taken") {

@@ -52,11 +52,15 @@ Status run(LogitsFlags& flags) {
   if ((flags.run.greedy_count > 0) != !flags.greedy_path.empty())
     return Error{ErrorCode::usage, "--greedy N and --greedy-out FILE go together"};
   MILLRACE_ASSIGN(flags.run.ids, read_ids_file(flags.ids_path));
+  const auto check_ids = [&](const Engine& engine, const Checkpoint&) {
+    return check_logits_run(engine, flags.run);
+  };
+  const ModelCheck check(check_ids);
   MILLRACE_ASSIGN(const auto running, start_engine(flags.engine,
                                                    {{"-o", flags.out_path},
                                                     {"--greedy-out", flags.greedy_path},
                                                     {"--trace", flags.run.trace_path}},
-                                                   {{"--tokens", flags.ids_path}}));
+                                                   {{"--tokens", flags.ids_path}}, &check));
   MILLRACE_ASSIGN(OutFile out, open_out(flags.out_path));
   const std::size_t vocabulary = running->engine->spec().hparams.vocabulary;
   std::vector<TokenId> greedy;

@@ -24,12 +24,17 @@ Status run(PerplexityFlags& flags) {
   constexpr std::uint32_t window_default = 512;
   MILLRACE_ASSIGN(const std::string text, read_text_file(flags.file));
   if (flags.engine.context == 0) flags.engine.context = window_default;
+  std::vector<TokenId> ids;
+  const auto tokenize = [&](const Engine& engine, const Checkpoint&) -> Status {
+    MILLRACE_TRY(engine.require_tokenizer());
+    MILLRACE_ASSIGN(ids,
+                    engine.tokenizer().encode(text, {.parse_special = false, .add_bos_eos = true}));
+    return check_windows(engine, ids.size(), engine.plan().context);
+  };
+  const ModelCheck check(tokenize);
   MILLRACE_ASSIGN(const auto running, start_engine(flags.engine, {{"--trace", flags.trace_path}},
-                                                   {{"FILE", flags.file}}));
+                                                   {{"FILE", flags.file}}, &check));
   Engine& engine = *running->engine;
-  MILLRACE_TRY(engine.require_tokenizer());
-  MILLRACE_ASSIGN(const auto ids,
-                  engine.tokenizer().encode(text, {.parse_special = false, .add_bos_eos = true}));
   ProgressLine progress(!flags.engine.quiet && stderr_is_terminal());
   MILLRACE_ASSIGN(
       const Perplexity result,

@@ -2,15 +2,16 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <ctime>
+#include <filesystem>
 #include <memory>
+#include <optional>
 
-#include "model/chat/chat_template.h"
-#include "model/format/open.h"
 #include "runtime/base/json.h"
+#include "runtime/base/log.h"
 #include "runtime/evaluate.h"
 #include "runtime/generate.h"
 #include "runtime/report.h"
+#include "tools/chat_output.h"
 #include "tools/command.h"
 
 namespace millrace::tools {
@@ -34,8 +35,6 @@ Result<std::string> prompt_text(const RunFlags& flags) {
 }
 
 Status encode_prompt(const Engine& engine, const std::string& text, std::vector<TokenId>& ids) {
-  if (text.empty()) return Error{ErrorCode::usage, "the prompt is empty (give text with -p or -f)"};
-  MILLRACE_TRY(engine.require_tokenizer());
   MILLRACE_ASSIGN(ids,
                   engine.tokenizer().encode(text, {.parse_special = false, .add_bos_eos = true}));
   // An end token behind the prompt would end the text before it begins.
@@ -45,52 +44,77 @@ Status encode_prompt(const Engine& engine, const std::string& text, std::vector<
   return {};
 }
 
-jinja::Moment local_time() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  localtime_r(&now, &parts);
-  return {parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday,
-          parts.tm_hour,        parts.tm_min,     parts.tm_sec};
+// A text that was meant as the prompt is most often typed without its -p, and then names the model.
+Error no_prompt(const RunFlags& flags) {
+  std::error_code ignored;
+  if (!flags.engine.model.empty() && !std::filesystem::exists(flags.engine.model, ignored))
+    return Error{ErrorCode::usage,
+                 fmt::format("there is no prompt, and no model file \"{0}\": did you mean -p "
+                             "\"{0}\"?",
+                             printable(flags.engine.model))};
+  return Error{ErrorCode::usage, "the prompt is empty (give text with -p or -f)"};
 }
 
-// The prompt as the one message of a user, in the model's template.
-Status encode_message(const Engine& engine, const std::string& text, std::vector<TokenId>& ids) {
+// Everything of a run, in the order in which it is made; each part may borrow from those before.
+struct Run {
+  std::unique_ptr<RunningEngine> running;
+  std::optional<ChatPrompt> chat;
+  std::optional<ChatOutput> answer;
+  std::optional<GenerateResult> result;
+};
+
+// The prompt's ids, before the trunk is read: what is wrong with them is told at once.
+Status make_prompt(RunFlags& flags, const std::string& text, Run& run, const Engine& engine,
+                   const Checkpoint& checkpoint) {
   MILLRACE_TRY(engine.require_tokenizer());
-  MILLRACE_ASSIGN(const Checkpoint checkpoint, open_checkpoint(engine.config().model_path));
-  MILLRACE_ASSIGN(const ChatTemplate chat, ChatTemplate::from_checkpoint(checkpoint));
-  ChatMessage message;
-  message.role = "user";
-  message.content = text;
-  ChatRequest request;
-  request.messages.push_back(std::move(message));
-  request.now = local_time();
-  MILLRACE_ASSIGN(const RenderedChat rendered, chat.render(request));
-  MILLRACE_ASSIGN(ids, encode_chat(engine.tokenizer(), rendered));
+  if (flags.chat) {
+    MILLRACE_ASSIGN(run.chat, chat_prompt(engine.tokenizer(), checkpoint, text));
+    flags.generate.prompt = run.chat->ids;
+  } else {
+    MILLRACE_TRY(encode_prompt(engine, text, flags.generate.prompt));
+  }
+  return check_prompt(engine, flags.generate.prompt);
+}
+
+// The answer of a chat is taken apart as it comes; text that is continued goes out as it is.
+Status generate_with(RunFlags& flags, Run& run, ResultOutput& out) {
+  const auto go_on = [](bool written) {
+    if (!written) cancel_flag() = true;
+  };
+  if (run.chat) run.answer.emplace(*run.chat, out, !flags.json, flags.engine.quiet);
+  const auto on_control = [&](std::string_view mark) { go_on(run.answer->control(mark)); };
+  const ControlSink control(on_control);
+  if (run.answer) flags.generate.control = &control;
+  auto made = generate(*run.running->engine, flags.generate, [&](std::string_view piece) {
+    if (run.answer) go_on(run.answer->text(piece));
+    else if (!flags.json) go_on(out.write(piece));
+  });
+  flags.generate.control = nullptr;
+  MILLRACE_ASSIGN(run.result, std::move(made));
+  if (run.answer) run.answer->finish();
   return {};
 }
 
-// Everything up to the last token. `running` is made here and outlives the result.
-Result<GenerateResult> generate_text(RunFlags& flags, std::unique_ptr<RunningEngine>& running,
-                                     ResultOutput& out) {
+// Everything up to the last token.
+Status generate_text(RunFlags& flags, Run& run, ResultOutput& out) {
   if (flags.seed < -1 || flags.seed >= std::int64_t{random_seed})
     return Error{ErrorCode::usage, fmt::format("--seed {}: must be 0 to {}, or -1 for a random one",
                                                flags.seed, random_seed - 1)};
   flags.generate.sampling.seed = static_cast<std::uint32_t>(flags.seed);
   MILLRACE_TRY(check_options(flags.generate));
   MILLRACE_ASSIGN(const std::string text, prompt_text(flags));
-  if (text.empty()) return Error{ErrorCode::usage, "the prompt is empty (give text with -p or -f)"};
-  MILLRACE_ASSIGN(running, start_engine(flags.engine,
-                                        {{"--trace", flags.generate.trace_path},
-                                         {"--dump-state", flags.generate.state_path}},
-                                        {{"-f", flags.prompt_file}}));
-  Engine& engine = *running->engine;
-  if (flags.chat) MILLRACE_TRY(encode_message(engine, text, flags.generate.prompt));
-  else MILLRACE_TRY(encode_prompt(engine, text, flags.generate.prompt));
+  if (text.empty()) return no_prompt(flags);
+  const auto prompt = [&](const Engine& engine, const Checkpoint& checkpoint) {
+    return make_prompt(flags, text, run, engine, checkpoint);
+  };
+  const ModelCheck check(prompt);
+  MILLRACE_ASSIGN(run.running, start_engine(flags.engine,
+                                            {{"--trace", flags.generate.trace_path},
+                                             {"--dump-state", flags.generate.state_path}},
+                                            {{"-f", flags.prompt_file}}, &check));
   // An answer stands for itself; what continues a text is shown behind it.
   if (!flags.json && !flags.chat) flags.generate.echo = text;
-  return generate(engine, flags.generate, [&](std::string_view piece) {
-    if (!flags.json && !out.write(piece)) cancel_flag() = true;
-  });
+  return generate_with(flags, run, out);
 }
 
 // For a run that came to nothing: what --json promises is one object, whatever happens.
@@ -102,18 +126,24 @@ Json error_json(const Error& error) {
       .set("error", error.what);
 }
 
+std::string run_json(const Run& run) {
+  Json report = report_json(*run.running->engine, *run.result);
+  if (run.answer) run.answer->add_to(report);
+  return report.dump(2) + "\n";
+}
+
 Result<int> run(RunFlags& flags) {
   ResultOutput out;
-  std::unique_ptr<RunningEngine> running;
-  const auto made = generate_text(flags, running, out);
+  Run run;
+  const Status made = generate_text(flags, run, out);
   if (!made) {
     if (flags.json) out.write(error_json(made.error()).dump(2) + "\n");
     return made.error();
   }
-  const GenerateResult& result = *made;
-  const Engine& engine = *running->engine;
-  out.write(flags.json ? report_json(engine, result).dump(2) + "\n" : "\n");
-  if (!flags.engine.quiet) std::fputs(("\n" + report_table(engine, result)).c_str(), stderr);
+  const GenerateResult& result = *run.result;
+  out.write(flags.json ? run_json(run) : "\n");
+  if (!flags.engine.quiet)
+    std::fputs(("\n" + report_table(*run.running->engine, result)).c_str(), stderr);
   MILLRACE_TRY(out.status());
   const bool ours = out.failed() && result.finish == FinishReason::cancelled;
   if (result.error && !ours) return report_error(*result.error);

@@ -119,7 +119,7 @@ void check_oracle(const OracleFolder& oracle) {
 // to open.
 bool supported(const std::string& name) {
   static const std::vector<std::string> families = {
-      "llama",  "mixtral", "qwen2",         "qwen2moe",  "qwen3moe", "olmoe",
+      "llama",  "mixtral", "qwen2",         "qwen2moe",  "qwen3moe",  "olmoe",
       "gptoss", "glm4moe", "deepseek2lite", "deepseek3", "deepseek4", "qwen35moe"};
   static const std::vector<std::string> types = {
       "f32",      "f16",           "bf16",           "q8_0",       "q4_0",

@@ -2,14 +2,11 @@
 // ReadScheduler, by reader, kind of memory and depth. Runs alternate; medians are printed, beside
 // the limit: the best of all runs.
 //
-//   read_bench FOLDER [MIB] [RUNS]     writes a scratch file there and deletes it
-#include <fcntl.h>
+//   read_bench FOLDER [MIB] [RUNS]     reads a scratch file that it makes there
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -19,10 +16,12 @@
 #include <vector>
 
 #include "io/file.h"
-#include "io/pinned_memory.h"
 #include "io/read_scheduler.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/units.h"
+#include "runtime/floor/read_memory.h"
+#include "runtime/floor/read_slice.h"
+#include "runtime/floor/scratch_file.h"
 
 namespace {
 
@@ -30,8 +29,6 @@ using namespace millrace;
 
 constexpr std::uint64_t piece_bytes = 1 * MiB;
 constexpr std::uint64_t slots = 64;
-
-enum class Pages : std::uint8_t { huge, small, huge_but_one };
 
 struct Way {
   const char* name;
@@ -63,40 +60,14 @@ struct Sample {
 }
 
 double cpu_ms() {
-  rusage usage = {};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto ms = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_usec) / 1e3;
-  };
-  return ms(usage.ru_utime) + ms(usage.ru_stime);
+  const ProcessUse use = ProcessUse::now();
+  return use.user_ms + use.system_ms;
 }
 
-// The first word of each piece of the scratch file is its offset.
-void write_scratch(const std::string& path, std::uint64_t bytes) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0) die(path + ": cannot be written");
-  std::vector<std::uint64_t> piece(piece_bytes / 8);
-  for (std::uint64_t i = 0; i < piece.size(); ++i) piece[i] = i * 0x9e3779b97f4a7c15u;
-  for (std::uint64_t at = 0; at < bytes; at += piece_bytes) {
-    piece[0] = at;
-    if (write(fd, piece.data(), piece_bytes) != static_cast<ssize_t>(piece_bytes))
-      die(path + ": no room");
-  }
-  fsync(fd);
-  close(fd);
-}
-
-std::span<std::byte> map_pages(Pages pages) {
-  const std::uint64_t bytes = slots * piece_bytes + (pages == Pages::huge_but_one ? 4096 : 0);
-  void* room =
-      mmap(nullptr, bytes + 2 * MiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (room == MAP_FAILED) die("no memory");
-  auto* start =
-      reinterpret_cast<std::byte*>(round_up(reinterpret_cast<std::uintptr_t>(room), 2 * MiB));
-  madvise(start, bytes, pages == Pages::small ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
-  if (pages == Pages::huge_but_one) madvise(start + bytes - 4096, 4096, MADV_NOHUGEPAGE);
-  std::memset(start, 0, bytes);
-  return {start, bytes};
+ReadMemory map_pages(Pages pages) {
+  auto memory = ReadMemory::create(slots * piece_bytes, pages);
+  if (!memory) die(memory.error().what);
+  return *std::move(memory);
 }
 
 // Keeps 2 * depth ranges of one piece queued until the file is through.
@@ -106,6 +77,7 @@ struct Run {
   std::uint64_t next_offset = 0;
   std::uint64_t open = 0;
   std::uint64_t wrong = 0;
+  std::uint64_t checksum = 0;  // of the first words: the same however they are read
   bool ended = false;
   std::mutex mutex;
   std::condition_variable changed;
@@ -120,7 +92,8 @@ struct Run {
     auto& run = *static_cast<Run*>(range.owner);
     std::uint64_t first = 0;
     std::memcpy(&first, range.target, 8);
-    if (status != 0 || first != range.offset_bytes) ++run.wrong;
+    if (status != 0) ++run.wrong;
+    run.checksum ^= first;
     if (run.take(range)) {
       RangeRead* const again[] = {&range};
       run.scheduler->submit(again);
@@ -172,7 +145,9 @@ std::optional<Sample> measure(const File& file, const Way& way, std::uint32_t de
   sample.gb_per_s = gb / (static_cast<double>(system_clock().now_ns() - start) / 1e9);
   sample.cpu_ms_per_gb = (cpu_ms() - cpu_before) / gb;
   sample.owner_ms_per_gb = static_cast<double>((*scheduler)->stats().owner_cpu_ns) / 1e6 / gb;
-  if (run.wrong != 0) die(fmt::format("{}: {} pieces came wrong", way.name, run.wrong));
+  static const std::uint64_t expected = run.checksum;
+  if (run.wrong != 0 || run.checksum != expected)
+    die(fmt::format("{}: {} pieces failed, or others came wrong", way.name, run.wrong));
   return sample;
 }
 
@@ -214,21 +189,21 @@ int main(int argc, char** argv) {
   const std::uint64_t bytes = (argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 2048) * MiB;
   const std::uint64_t runs = argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 5;
   if (bytes == 0 || runs == 0) die("MIB and RUNS are numbers above 0");
-  const std::string path = std::string(argv[1]) + "/read_bench.scratch";
-  write_scratch(path, bytes);
-  auto file = File::open(path, DirectMode::automatic);
-  unlink(path.c_str());
+  const std::atomic<bool> go_on = false;
+  auto scratch = ScratchFile::create(argv[1], bytes, 600, go_on, [](double) {});
+  if (!scratch) die(scratch.error().what);
+  auto file = File::open(scratch->path(), DirectMode::automatic);
   if (!file) die(file.error().what);
-  fmt::print("{} MiB, {} runs, {}\n", bytes / MiB, runs,
+  fmt::print("{} MiB, {} runs, {}\n", file->size_bytes() / MiB, runs,
              file->direct() ? "direct" : file->buffered_reason());
-  const std::span<std::byte> memory[] = {map_pages(Pages::huge), map_pages(Pages::small),
-                                         map_pages(Pages::huge_but_one)};
+  const ReadMemory memory[] = {map_pages(Pages::huge), map_pages(Pages::small),
+                               map_pages(Pages::huge_but_one)};
   Samples samples;
   for (std::uint64_t run = 0; run < runs; ++run) {
     for (std::size_t d = 0; d < std::size(depths); ++d) {
       for (std::size_t w = 0; w < std::size(ways); ++w) {
         const auto pages = static_cast<std::size_t>(ways[w].pages);
-        const auto sample = measure(*file, ways[w], depths[d], memory[pages]);
+        const auto sample = measure(*file, ways[w], depths[d], memory[pages].bytes());
         if (sample) samples[w][d].push_back(*sample);
       }
     }

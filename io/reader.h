@@ -50,8 +50,17 @@ class Reader {
 
 enum class ReaderKind : std::uint8_t { automatic, uring, threads };
 
+// Who looks after the ring's two queues: measured by `millrace floor`, not used by the engine.
+enum class RingPolling : std::uint8_t {
+  none,         // system calls submit, interrupts complete
+  submissions,  // IORING_SETUP_SQPOLL: a thread of the kernel takes reads off the queue
+  completions,  // IORING_SETUP_IOPOLL: the owner asks the drive; direct files of drives with poll
+                // queues only, others answer each read with EOPNOTSUPP
+};
+
 struct ReaderOptions {
   ReaderKind kind = ReaderKind::automatic;  // automatic: uring, else threads with a logged reason
+  RingPolling polling = RingPolling::none;  // uring only
   std::uint32_t depth = 16;
   std::span<const File* const> files;  // must outlive the reader
   std::span<const std::span<std::byte>>

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <liburing.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -72,6 +73,7 @@ class UringReader final : public Reader {
       : files_(options.files.begin(), options.files.end()),
         buffers_(options.buffers.begin(), options.buffers.end()),
         depth_(options.depth),
+        polling_(options.polling),
         slots_(depth_) {
     free_slots_.reserve(depth_);
     finished_.reserve(depth_);
@@ -79,7 +81,7 @@ class UringReader final : public Reader {
   }
 
   ~UringReader() override {
-    if (wake_read_posted_) drain();
+    if (wake_read_posted_ || in_flight() > 0) drain();
     if (ring_made_) io_uring_queue_exit(&ring_);
     if (event_fd_ >= 0) close(event_fd_);
   }
@@ -98,6 +100,8 @@ class UringReader final : public Reader {
     return depth_ - static_cast<std::uint32_t>(free_slots_.size());
   }
   std::uint32_t registered_buffers() const noexcept override { return registered_count_; }
+  bool deferred() const noexcept { return deferred_; }
+  bool files_registered() const noexcept { return files_registered_; }
 
   bool submit(Read& read) noexcept override {
     MILLRACE_CHECK(read.file < files_.size() && read.needed_bytes <= read.bytes);
@@ -117,6 +121,7 @@ class UringReader final : public Reader {
     while (true) {
       enter(wait && !woken_);
       reap();
+      if (polling_ == RingPolling::completions) take_wakes();
       if (!wait || !finished_.empty() || woken_) break;
     }
     if (wait) woken_ = false;
@@ -152,11 +157,15 @@ class UringReader final : public Reader {
   Status make_ring() {
     int failure = 0;
     io_uring_params params = {};
+    const bool kernel_submits = polling_ == RingPolling::submissions;
+    const unsigned always = IORING_SETUP_CLAMP | (kernel_submits ? IORING_SETUP_SQPOLL : 0u) |
+                            (polling_ == RingPolling::completions ? IORING_SETUP_IOPOLL : 0u);
     for (const unsigned flags :
          {IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SUBMIT_ALL,
           IORING_SETUP_COOP_TASKRUN | IORING_SETUP_SUBMIT_ALL, 0u}) {
+      if (kernel_submits && flags != 0) continue;  // nobody's task work is left to defer
       params = {};
-      params.flags = flags | IORING_SETUP_CLAMP;
+      params.flags = flags | always;
       failure = -io_uring_queue_init_params(depth_ + 1, &ring_, &params);
       ring_made_ = failure == 0;
       deferred_ = (flags & IORING_SETUP_DEFER_TASKRUN) != 0;
@@ -227,6 +236,7 @@ class UringReader final : public Reader {
   Status post_first_wake_read() {
     event_fd_ = eventfd(0, EFD_CLOEXEC);
     if (event_fd_ < 0) return refused(setup_failure(errno));
+    if (polling_ == RingPolling::completions) return {};  // an eventfd has no queue to ask
     post_wake_read();
     const int submitted = io_uring_submit(&ring_);
     if (submitted == 1) return {};
@@ -264,12 +274,26 @@ class UringReader final : public Reader {
     entry.user_data = slot;
   }
 
+  // Wakes of a ring whose completions are polled come past it: noticed after the next completion,
+  // or at once if no read is in flight.
+  void take_wakes() noexcept {
+    pollfd news = {event_fd_, POLLIN, 0};
+    if (::poll(&news, 1, 0) == 1 &&
+        read(event_fd_, &event_count_, sizeof event_count_) == sizeof event_count_)
+      woken_ = true;
+  }
+
   // Hands over what is prepared and, if asked, waits for a completion.
   void enter(bool wait) noexcept {
     int result = 0;
+    if (polling_ == RingPolling::completions && in_flight() == 0) {
+      pollfd news = {event_fd_, POLLIN, 0};
+      if (wait && finished_.empty()) ::poll(&news, 1, -1);
+      return;
+    }
     if (wait) {
       result = io_uring_submit_and_wait(&ring_, 1);
-    } else if (deferred_) {
+    } else if (deferred_ || polling_ == RingPolling::completions) {
       result = io_uring_submit_and_get_events(&ring_);
     } else {
       result = io_uring_submit(&ring_);
@@ -316,7 +340,7 @@ class UringReader final : public Reader {
   // The drive may not write into memory that its owner takes back after us.
   void drain() noexcept {
     draining_ = true;
-    wake();
+    if (wake_read_posted_) wake();
     while (wake_read_posted_ || in_flight() > 0) {
       enter(true);
       reap();
@@ -327,6 +351,7 @@ class UringReader final : public Reader {
   const std::vector<const File*> files_;
   const std::vector<std::span<std::byte>> buffers_;
   const std::uint32_t depth_;
+  const RingPolling polling_;
   io_uring ring_ = {};
   bool ring_made_ = false;
   bool deferred_ = false;  // completions show up only inside io_uring_enter
@@ -351,6 +376,37 @@ Result<MadeReader> make_uring_reader(const ReaderOptions& options) {
   MILLRACE_TRY(reader->start(made.buffers_reason));
   made.reader = std::move(reader);
   return made;
+}
+
+UringFeatures probe_uring(const File& file) {
+  constexpr std::size_t buffer_bytes = 4096;
+  UringFeatures features;
+  std::vector<std::byte> memory(buffer_bytes);
+  const File* const files[] = {&file};
+  const std::span<std::byte> buffers[] = {memory};
+  ReaderOptions options;
+  options.depth = 2;
+  options.files = files;
+  options.buffers = buffers;
+  {
+    UringReader plain(options);
+    if (const Status started = plain.start(features.buffers_reason); !started) {
+      features.refused = started.error().what;
+      return features;
+    }
+    features.deferred_work = plain.deferred();
+    features.registered_files = plain.files_registered();
+    features.registered_buffers = plain.registered_buffers() == 1;
+  }
+  const auto starts = [&](RingPolling polling) {
+    std::string ignored;
+    options.polling = polling;
+    UringReader polled(options);
+    return polled.start(ignored).has_value();
+  };
+  features.kernel_submits = starts(RingPolling::submissions);
+  features.polled_completions = starts(RingPolling::completions);
+  return features;
 }
 
 }  // namespace millrace

@@ -28,7 +28,9 @@ struct EngineConfig {
   ReaderKind io = ReaderKind::automatic;
   DirectMode direct = DirectMode::automatic;
   std::string policy = eviction_policy_default;  // eviction policy of the expert cache
-  std::uint32_t queue_depth = limits::queue_depth_default;
+  std::uint32_t queue_depth = 0;  // reads in flight; 0: the drive profile's, or the default
+  std::uint64_t piece_bytes = 0;  // of one read; 0: the drive profile's, or the default
+  std::string profile_folder;     // of drive profiles; empty: none is used
 };
 
 inline constexpr std::uint32_t context_default = 4096;

@@ -28,4 +28,9 @@ EngineCounters operator-(const EngineCounters& later, const EngineCounters& earl
           .small_bytes = later.small_bytes - earlier.small_bytes};
 }
 
+void leave_out(EngineCounters& phase, const EngineCounters& beside) noexcept {
+  phase.times = phase.times - beside.times;
+  phase.reads = phase.reads - beside.reads;
+}
+
 }  // namespace millrace

@@ -31,6 +31,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, Progr
     MILLRACE_TRY(engine->make_plan());
     if (check != nullptr) MILLRACE_TRY((*check)(*engine, checkpoint));
   }
+  MILLRACE_TRY(engine->look_up_drive());  // what it was measured to do
   MILLRACE_TRY(engine->make_memory());    // trunk and slots
   MILLRACE_TRY(engine->start_reading());  // the thread that owns the drive's queue
   MILLRACE_TRY(engine->load_trunk());
@@ -57,6 +58,25 @@ Status Engine::open_model(const Checkpoint& checkpoint) {
   return {};
 }
 
+Status Engine::look_up_drive() {
+  MILLRACE_ASSIGN(const Drive drive, find_drive(spec_.files.front()));
+  profile_ = load_profile(config_.profile_folder, drive);
+  std::uint64_t piece = limits::piece_bytes_default;
+  std::uint32_t depth = limits::queue_depth_default;
+  if (profile_ && !profile_->grid.empty()) {
+    const std::uint64_t reads = std::max<std::uint64_t>(1, RunFloor::buffer_bytes(layout_));
+    const ReadRate& best = profile_->grid[best_cell(profile_->grid, profile_->noise, reads)];
+    piece = best.piece_bytes;
+    depth = std::min(best.depth, limits::queue_depth_max);
+  }
+  if (config_.queue_depth == 0) config_.queue_depth = depth;
+  if (config_.piece_bytes == 0) config_.piece_bytes = piece;
+  // A profile may have been measured on a file system with smaller blocks.
+  for (const std::uint32_t block : block_bytes_)
+    config_.piece_bytes = round_up(config_.piece_bytes, block);
+  return {};
+}
+
 Status Engine::make_plan() {
   const Machine machine = read_machine();
   MILLRACE_ASSIGN(plan_, millrace::make_plan({spec_, layout_, block_bytes_, config_, machine}));
@@ -65,10 +85,29 @@ Status Engine::make_plan() {
 }
 
 Status Engine::make_memory() {
+  MILLRACE_TRY(predict_speed());
   MILLRACE_ASSIGN(trunk_, TrunkStore::create(spec_, plan_.trunk, block_bytes_, memory_));
   MILLRACE_ASSIGN(slots_, allocate_slots(memory_, plan_.slots));
+  if (plan_.measuring_bytes > 0) {
+    MILLRACE_ASSIGN(measuring_, memory_.allocate(1, RunFloor::buffer_bytes(layout_)));
+  }
   const PinnedMemoryStats stats = memory_.stats();
   if (!stats.unlocked_reason.empty()) log_info("memory is not locked: " + stats.unlocked_reason);
+  return {};
+}
+
+// Takes a quarter of a second, so only where loading takes longer; before the memory is taken,
+// since it needs some itself.
+Status Engine::predict_speed() {
+  if (plan_.measuring_bytes == 0) return {};
+  MILLRACE_ASSIGN(const ComputeSpeed speed,
+                  measure_compute(*kernels_, expert_type(spec_), trunk_type(spec_), plan_.threads));
+  prediction_ = predict(spec_, plan_, speed, drive_range(profile_));
+  log_info(fmt::format(
+      "predicted: {:.2f} to {:.2f} tokens/s ({} hits; the {} binds)", prediction_->low,
+      prediction_->high,
+      fmt::format("{:.0f} to {:.0f} %", 100 * prediction_->hits.low, 100 * prediction_->hits.high),
+      binds_name(prediction_->binds)));
   return {};
 }
 
@@ -78,7 +117,10 @@ Status Engine::start_reading() {
   options.reader.depth = config_.queue_depth;
   options.reader.files = file_list_;
   options.reader.buffers = memory_.segments();
+  options.piece_bytes = config_.piece_bytes;
   MILLRACE_ASSIGN(scheduler_, ReadScheduler::start(options));
+  if (!measuring_.empty())
+    run_floor_ = std::make_unique<RunFloor>(*scheduler_, layout_, measuring_.front());
   return {};
 }
 

@@ -5,10 +5,12 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "io/drive_profile.h"
 #include "io/file.h"
 #include "io/pinned_memory.h"
 #include "io/read_scheduler.h"
@@ -19,6 +21,8 @@
 #include "prefetch/loader.h"
 #include "runtime/base/activity.h"
 #include "runtime/config.h"
+#include "runtime/estimate/predict.h"
+#include "runtime/floor/run_floor.h"
 #include "runtime/graph/arena.h"
 #include "runtime/pipeline/batch_walk.h"
 #include "runtime/planner.h"
@@ -78,6 +82,13 @@ class Engine {
   const Plan& plan() const noexcept { return plan_; }
   const KernelTable& kernels() const noexcept { return *kernels_; }
   const ReadScheduler& reader() const noexcept { return *scheduler_; }
+  // What is known of the drive behind the model's first file; nothing if it was never measured.
+  const std::optional<DriveProfile>& profile() const noexcept { return profile_; }
+  // Tokens per second to expect, where much is streamed; nothing elsewhere.
+  const std::optional<Prediction>& prediction() const noexcept { return prediction_; }
+  // Where the floor of this run is measured; null where little is streamed.
+  RunFloor* run_floor() noexcept { return run_floor_.get(); }
+  const RunFloor* run_floor() const noexcept { return run_floor_.get(); }
   bool direct() const noexcept;  // all files with O_DIRECT
   std::string policy() const { return config_.policy; }
   EngineCounters counters() const;
@@ -88,7 +99,9 @@ class Engine {
   Engine(EngineConfig config, ProgressLine& progress, const std::atomic<bool>& cancel);
   Status open_model(const Checkpoint& checkpoint);
   Status make_plan();
+  Status look_up_drive();
   Status make_memory();
+  Status predict_speed();
   Status start_reading();
   Status load_trunk();
   Status build_pipeline();
@@ -109,10 +122,14 @@ class Engine {
   std::vector<const File*> file_list_;
   std::vector<std::uint32_t> block_bytes_;
   SlotLayout layout_;
+  std::optional<DriveProfile> profile_;
+  std::optional<Prediction> prediction_;
   Plan plan_;
   PinnedMemory memory_;
   std::vector<PinnedBlock> slots_;
+  std::vector<PinnedBlock> measuring_;
   std::unique_ptr<ReadScheduler> scheduler_;
+  std::unique_ptr<RunFloor> run_floor_;
   std::unique_ptr<TrunkStore> trunk_;
   std::unique_ptr<Loader> loader_;
   std::unique_ptr<ComputeArena> arena_;

@@ -12,6 +12,7 @@
 
 #include "model/sampling/stop_strings.h"
 #include "model/tokenizer/text_stream.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/hash.h"
 #include "runtime/counters.h"
 #include "runtime/routing_recorder.h"
@@ -122,6 +123,8 @@ class Generation {
     const EngineCounters before = engine_.counters();
     Status status = work();
     phase.counters = engine_.counters() - before;
+    for (const EngineCounters& measuring : measuring_) leave_out(phase.counters, measuring);
+    measuring_.clear();
     const ActivityTimes& times = phase.counters.times;
     phase.seconds =
         static_cast<double>(times.compute_ns + times.stalled_ns + times.other_ns) * 1e-9;
@@ -132,13 +135,24 @@ class Generation {
     MILLRACE_TRY(timed(result_.prompt, [&] { return step(options_.prompt); }));
     result_.prompt.tokens = options_.prompt.size();
     return timed(result_.decode, [&]() -> Status {
+      const std::uint64_t start = system_clock().now_ns();
       while (!finished_) {
         const TokenId last = history_.back();
         MILLRACE_TRY(step({&last, 1}));
         ++result_.decode.tokens;
+        measure_floor(start);
       }
       return {};
     });
+  }
+
+  // Between two tokens, when it is due; the phase does not count it.
+  void measure_floor(std::uint64_t decode_start) {
+    RunFloor* floor = engine_.run_floor();
+    if (floor == nullptr || !floor->due(system_clock().now_ns() - decode_start, finished_)) return;
+    const EngineCounters before = engine_.counters();
+    floor->measure();
+    measuring_.push_back(engine_.counters() - before);
   }
 
   // Takes tokens through the model, samples the next one, hands out its text, and decides whether
@@ -196,6 +210,7 @@ class Generation {
   TextStream stream_;
   std::unique_ptr<RoutingRecorder> trace_;
   std::vector<TokenId> history_;
+  std::vector<EngineCounters> measuring_;  // of the floor, in the phase that runs
   GenerateResult result_;
   bool finished_ = false;
 };

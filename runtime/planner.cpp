@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "runtime/base/log.h"
+#include "runtime/floor/run_floor.h"
 #include "runtime/pipeline/batch_walk.h"
 #include "runtime/presets.h"
 
@@ -33,6 +34,15 @@ Result<std::uint32_t> choose_context(const PlanInput& input) {
     log_warning(fmt::format("-c {} exceeds the {} positions that the model was trained on", wanted,
                             trained));
   return wanted;
+}
+
+// Only a run that streams a good deal is held against the drive.
+std::uint64_t measuring_bytes(const PlanInput& input, const Plan& plan) {
+  constexpr std::uint64_t smallest_pool = 256 * MiB;
+  if (plan.slots.slots == 0 || plan.slots.complete ||
+      input.spec.experts.pool_bytes() < smallest_pool)
+    return 0;
+  return PinnedMemory::mapped_bytes(1, RunFloor::buffer_bytes(input.layout));
 }
 
 // What remains for trunk and cache under the preset "auto": a tenth is left to the system.
@@ -175,6 +185,7 @@ Result<Plan> make_plan(const PlanInput& input) {
   plan.program_bytes = program_bytes(input.spec);
   MILLRACE_TRY(plan_trunk_part(input, preset, plan));
   MILLRACE_TRY(plan_cache_part(input, preset, plan));
+  plan.measuring_bytes = measuring_bytes(input, plan);
   MILLRACE_TRY(check_total(input, plan));
   return plan;
 }

@@ -21,6 +21,7 @@ struct Plan {
   SlotPlan slots;
   std::uint64_t kv_bytes = 0;         // of one session, recurrent states included
   std::uint64_t workspace_bytes = 0;  // activations, logits, scratch
+  std::uint64_t measuring_bytes = 0;  // what the drive's floor is measured into during the run
   std::uint64_t program_bytes = 0;    // code, libraries, tokenizer, reading buffers: estimated
   std::uint32_t context = 0;
   std::uint32_t threads = 0;
@@ -28,7 +29,8 @@ struct Plan {
   std::uint64_t available_bytes = 0;
 
   std::uint64_t total_bytes() const noexcept {
-    return trunk.total_bytes() + slots.mapped_bytes + kv_bytes + workspace_bytes + program_bytes;
+    return trunk.total_bytes() + slots.mapped_bytes + kv_bytes + workspace_bytes + measuring_bytes +
+           program_bytes;
   }
   // One line per part, for -v and for the report.
   std::string describe() const;

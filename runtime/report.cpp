@@ -21,6 +21,30 @@ double share(std::uint64_t part, std::uint64_t whole) {
 
 Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
+// What the drive could have given in the decode, and how near to that the run was.
+struct FloorFigures {
+  double rate = 0;               // bytes per second; 0: not known
+  const char* source = nullptr;  // "run" or "profile"
+  FloorFigure measured;
+  double share = -1;  // floor time ÷ achieved time; -1: not known
+
+  FloorFigures(const Engine& engine, const GenerateResult& result) {
+    if (engine.run_floor() != nullptr) measured = engine.run_floor()->figure();
+    const auto& profile = engine.profile();
+    if (measured.samples > 0) {
+      rate = measured.bytes_per_second();
+      source = "run";
+    } else if (profile && profile->direct == engine.direct()) {
+      rate = profile_rate(*profile, engine.reader().piece_bytes(), engine.reader().depth());
+      source = "profile";
+    }
+    const auto demanded = static_cast<double>(result.decode.counters.experts.demanded_bytes);
+    // A drive that was faster in the run than when it was measured is used up, not more.
+    if (rate > 0 && result.decode.seconds > 0 && demanded > 0)
+      share = std::min(1.0, demanded / rate / result.decode.seconds);
+  }
+};
+
 // Figures that both forms of the report show.
 struct Figures {
   EngineCounters all;  // of the process so far, load included
@@ -28,6 +52,7 @@ struct Figures {
   std::uint64_t hits, misses;
   std::uint64_t bytes_read;
   double bytes_per_token, read_rate;
+  FloorFigures floor;
 
   Figures(const Engine& engine, const GenerateResult& result)
       : all(engine.counters()),
@@ -42,7 +67,8 @@ struct Figures {
                                   static_cast<double>(result.decode.tokens)),
         read_rate(all.reads.busy_ns == 0
                       ? 0.0
-                      : static_cast<double>(all.reads.bytes) / seconds(all.reads.busy_ns)) {}
+                      : static_cast<double>(all.reads.bytes) / seconds(all.reads.busy_ns)),
+        floor(engine, result) {}
 };
 
 Json phase_json(const PhaseReport& phase) {
@@ -83,8 +109,13 @@ Json io_json(const Engine& engine, const Figures& figures) {
   json.set("bytes_per_token", figures.bytes_per_token);
   json.set("read_bytes_per_second", figures.read_rate);
   json.set("retries", figures.all.reads.retries);
-  json.set("floor_bytes_per_second", Json());
-  json.set("floor_share", Json());
+  json.set("piece_bytes", engine.reader().piece_bytes());
+  json.set("depth", engine.reader().depth());
+  const FloorFigures& floor = figures.floor;
+  json.set("floor_bytes_per_second", floor.rate > 0 ? Json(floor.rate) : Json());
+  json.set("floor_share", floor.share >= 0 ? Json(floor.share) : Json());
+  json.set("floor_source", floor.source != nullptr ? Json(floor.source) : Json());
+  json.set("floor_samples", floor.measured.samples);
   return json;
 }
 
@@ -142,8 +173,12 @@ Json report_json(const Engine& engine, const GenerateResult& result) {
   json.set("memory", std::move(memory));
   json.set("model", model_json(engine.spec()));
   Json predicted = Json::object();
-  predicted.set("tokens_per_second_low", Json());
-  predicted.set("tokens_per_second_high", Json());
+  const auto& expected = engine.prediction();
+  predicted.set("tokens_per_second_low", expected ? Json(expected->low) : Json());
+  predicted.set("tokens_per_second_high", expected ? Json(expected->high) : Json());
+  predicted.set("tokens_per_second", expected ? Json(expected->middle) : Json());
+  predicted.set("hit_rate", expected ? Json(expected->hits.middle) : Json());
+  predicted.set("binds", expected ? Json(binds_name(expected->binds)) : Json());
   json.set("predicted", std::move(predicted));
   return json;
 }
@@ -170,9 +205,21 @@ std::string reading_row(const Engine& engine, const Figures& figures) {
                                  format_bytes(figures.bytes_read),
                                  format_bytes(static_cast<std::uint64_t>(figures.bytes_per_token)),
                                  format_bytes(static_cast<std::uint64_t>(figures.read_rate)));
-  text += fmt::format(" ({}{}, {}, depth {})", engine.reader().reader_name(),
+  text += fmt::format(" ({}{}, {}, {} pieces, depth {})", engine.reader().reader_name(),
                       engine.reader().registered_buffers() > 0 ? " with registered buffers" : "",
-                      engine.direct() ? "direct" : "buffered", engine.reader().depth());
+                      engine.direct() ? "direct" : "buffered",
+                      format_bytes(engine.reader().piece_bytes()), engine.reader().depth());
+  return text;
+}
+
+std::string floor_row(const FloorFigures& floor) {
+  const std::string rate = format_bytes(static_cast<std::uint64_t>(floor.rate)) + "/s";
+  std::string text = floor.measured.samples > 0
+                         ? fmt::format("{} measured in this run ({} times, {:.2f} s)", rate,
+                                       floor.measured.samples, seconds(floor.measured.ns))
+                         : rate + " by the drive's profile (this run was too short to measure it)";
+  if (floor.share >= 0)
+    text += fmt::format(": the missing bytes alone take {:.1f} % of the time", 100 * floor.share);
   return text;
 }
 
@@ -217,6 +264,11 @@ std::string report_table(const Engine& engine, const GenerateResult& result) {
                                     result.decode.tokens, result.decode.seconds,
                                     result.decode.tokens_per_second(), engine.kernels().name,
                                     engine.plan().threads));
+  if (const auto& expected = engine.prediction())
+    text += row("predicted", fmt::format("{:.2f} tokens/s ({:.2f} to {:.2f}), {:.0f} % hits; "
+                                         "the {} binds",
+                                         expected->middle, expected->low, expected->high,
+                                         100 * expected->hits.middle, binds_name(expected->binds)));
   const double whole = std::max(1e-9, result.decode.seconds);
   text += row("time", fmt::format("computing {:.1f} % (of it {:.1f} % while reading), waiting for "
                                   "reads {:.1f} %, other {:.1f} %",
@@ -226,6 +278,7 @@ std::string report_table(const Engine& engine, const GenerateResult& result) {
                                   100 * seconds(times.other_ns) / whole));
   if (spec.hparams.experts > 0) text += row("cache", cache_row(engine, figures));
   text += row("reading", reading_row(engine, figures));
+  if (figures.floor.rate > 0) text += row("floor", floor_row(figures.floor));
   text += row("memory", memory_row(engine));
   text += note_rows(engine);
   text += row("finish", fmt::format("{}, seed {}, state {}", finish_reason_name(result.finish),

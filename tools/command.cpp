@@ -11,6 +11,7 @@
 #include "prefetch/eviction_policy.h"
 #include "runtime/base/log.h"
 #include "runtime/embedded_model.h"
+#include "tools/user_folders.h"
 
 namespace millrace::tools {
 
@@ -44,6 +45,18 @@ Result<SizeSpec> size_flag(const char* flag, const std::string& text) {
   auto size = parse_size(text);
   if (!size) return Error{ErrorCode::usage, std::string(flag) + ": " + size.error().what};
   return size;
+}
+
+// 0 if it was not given.
+Result<std::uint64_t> piece_flag(const std::string& text) {
+  MILLRACE_ASSIGN(const SizeSpec size, size_flag("--piece", text));
+  if (size.kind == SizeSpec::Kind::unset) return std::uint64_t{0};
+  constexpr std::uint64_t unit = 4 * KiB, most = 64 * MiB;
+  if (size.kind != SizeSpec::Kind::bytes || size.bytes < unit || size.bytes > most ||
+      size.bytes % unit != 0)
+    return Error{ErrorCode::usage,
+                 fmt::format("--piece {}: must be a multiple of 4K, up to 64M", text)};
+  return size.bytes;
 }
 
 }  // namespace
@@ -131,6 +144,10 @@ void EngineFlags::add_to(CLI::App& app, bool with_model) {
       ->capture_default_str();
   app.add_option("--direct", direct, "O_DIRECT: auto (where possible), on, off (page cache)")
       ->capture_default_str();
+  app.add_option("--depth", depth, "reads in flight [the drive profile's, or 16]")
+      ->check(CLI::Range(1u, limits::queue_depth_max));
+  app.add_option("--piece", piece, "size of one read: 512K, 2M [the drive profile's, or 1M]")
+      ->check(not_empty());
   app.add_option("--prefetch", prefetch, "predictor: off")->capture_default_str();
   app.add_option("--policy", policy,
                  fmt::format("eviction policy of the expert cache: {}",
@@ -178,6 +195,9 @@ Result<EngineConfig> EngineFlags::config() const {
                                                   {{"auto", DirectMode::automatic},
                                                    {"on", DirectMode::on},
                                                    {"off", DirectMode::off}}));
+  made.queue_depth = depth;
+  MILLRACE_ASSIGN(made.piece_bytes, piece_flag(piece));
+  made.profile_folder = cache_folder();
   MILLRACE_ASSIGN(const bool no_prefetch, choice<bool>("--prefetch", prefetch, {{"off", true}}));
   static_cast<void>(no_prefetch);
   MILLRACE_ASSIGN(const auto known_policy, make_eviction_policy(policy));

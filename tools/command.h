@@ -16,8 +16,8 @@
 
 namespace millrace::tools {
 
-// Set by Ctrl-C from start_engine() on (before, it ends the program as usual); the engine looks at
-// it between layers.
+// Set by Ctrl-C from install_interrupt_handler() on (before, it ends the program as usual); the
+// engine looks at it between layers.
 std::atomic<bool>& cancel_flag() noexcept;
 
 // Results on stdout, each piece flushed. A reader that has gone (`| head`) is no error: nothing
@@ -49,7 +49,8 @@ struct EngineFlags {
   std::string model, preset = "auto", cache, trunk, kv = "f16", activations = "q8", isa,
                      io = "auto", direct = "auto", prefetch = "off",
                      policy = eviction_policy_default;
-  std::uint32_t context = 0, threads = 0, batch_tokens = 512;
+  std::string piece;
+  std::uint32_t context = 0, threads = 0, batch_tokens = 512, depth = 0;
   bool quiet = false, verbose = false;
 
   // Adds them to a command; `with_model`: also MODEL or -m.
@@ -86,5 +87,8 @@ void add_tokenize(CLI::App& app, int& code);
 void add_perplexity(CLI::App& app, int& code);
 void add_replay(CLI::App& app, int& code);
 void add_trace(CLI::App& app, int& code);
+void add_floor(CLI::App& app, int& code);
+void add_doctor(CLI::App& app, int& code);
+void add_estimate(CLI::App& app, int& code);
 
 }  // namespace millrace::tools

@@ -70,6 +70,9 @@ int run_program(int argc, char** argv) {
   millrace::tools::add_perplexity(app, code);
   millrace::tools::add_replay(app, code);
   millrace::tools::add_trace(app, code);
+  millrace::tools::add_floor(app, code);
+  millrace::tools::add_doctor(app, code);
+  millrace::tools::add_estimate(app, code);
   for (CLI::App* command : app.get_subcommands({}))
     command->set_version_flag("--version", version, "print the version and exit");
   try {

@@ -46,6 +46,7 @@ struct Setup {
   bool input_stays_open = false;  // nobody ends stdin
   bool terminal = false;          // stderr is a terminal
   Gate* gate = nullptr;
+  std::string cache_folder = {};  // XDG_CACHE_HOME; empty: one in which nothing can be kept
   // Runs in the child before the program; false: the child ends with code 125.
   std::function<bool()> before_exec = {};
 };

@@ -1,0 +1,61 @@
+#include "io/write_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+#include "io/errno_text.h"
+#include "runtime/base/log.h"
+
+namespace millrace {
+
+namespace {
+
+Error failure(const std::string& path, const char* what, int code) {
+  return Error{ErrorCode::io,
+               fmt::format("{}: {}: {}", printable(path, 4096), what, errno_text(code))};
+}
+
+// 0 or the errno of the first failure.
+int write_all(int fd, std::string_view bytes) noexcept {
+  while (!bytes.empty()) {
+    const ssize_t wrote = write(fd, bytes.data(), bytes.size());
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return errno;
+    bytes.remove_prefix(static_cast<std::size_t>(wrote));
+  }
+  return 0;
+}
+
+Status write_in_place(const std::string& path, std::string_view bytes) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return failure(path, "cannot be opened for writing", errno);
+  int code = write_all(fd, bytes);
+  if (close(fd) != 0 && code == 0) code = errno;
+  if (code != 0) return failure(path, "writing", code);
+  return {};
+}
+
+}  // namespace
+
+Status write_file_atomically(const std::string& path, std::string_view bytes) {
+  struct stat about = {};
+  if (stat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode))
+    return write_in_place(path, bytes);
+  const std::string beside = fmt::format("{}.{}.new", path, getpid());
+  const int fd = open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return failure(path, "cannot be created", errno);
+  int code = write_all(fd, bytes);
+  if (code == 0 && fsync(fd) != 0) code = errno;
+  if (close(fd) != 0 && code == 0) code = errno;
+  if (code == 0 && std::rename(beside.c_str(), path.c_str()) != 0) code = errno;
+  if (code == 0) return {};
+  unlink(beside.c_str());
+  return failure(path, "writing", code);
+}
+
+}  // namespace millrace

@@ -1,0 +1,114 @@
+#include "runtime/estimate/compute_speed.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/units.h"
+#include "runtime/floor/read_memory.h"
+#include "runtime/graph/arena.h"
+
+namespace millrace {
+
+namespace {
+
+constexpr std::uint64_t weights_bytes = 64 * MiB;  // beyond the caches of most CPUs
+constexpr std::size_t columns = 2048;
+constexpr std::uint64_t measure_ns = 80'000'000;
+
+// One token's activations in all forms.
+struct Activations {
+  std::vector<float> x = std::vector<float>(columns);
+  std::vector<std::int8_t> q = std::vector<std::int8_t>(q8_stride(columns));
+  std::vector<float> scale = std::vector<float>(q8_stride(columns) / 32);
+  std::vector<std::int32_t> sum = std::vector<std::int32_t>(q8_stride(columns) / 32);
+  std::vector<std::int8_t> super_q = std::vector<std::int8_t>(q8_super_stride(columns));
+  std::vector<float> super_scale = std::vector<float>(q8_super_stride(columns) / 256);
+  std::vector<std::int16_t> super_sum = std::vector<std::int16_t>(q8_super_stride(columns) / 16);
+
+  explicit Activations(const KernelTable& kernels) {
+    for (std::size_t i = 0; i < columns; ++i)
+      x[i] = static_cast<float>(static_cast<int>(i * 7919 % 2001) - 1000) / 250.0f;
+    MILLRACE_CHECK(kernels.quantize_q8(x.data(), columns, q.data(), scale.data(), sum.data()));
+    MILLRACE_CHECK(kernels.quantize_q8_super(x.data(), columns, super_q.data(), super_scale.data(),
+                                             super_sum.data()));
+  }
+};
+
+void multiply(const KernelTable& kernels, const Activations& in, DType type,
+              const WeightRows& weights, float* y) {
+  const auto index = static_cast<std::size_t>(type);
+  if (const auto product = kernels.matmul_q8[index]; product != nullptr) {
+    product(
+        weights,
+        {in.q.data(), in.scale.data(), in.sum.data(), q8_stride(columns), q8_stride(columns) / 32},
+        1, y, weights.rows);
+  } else if (const auto super = kernels.matmul_q8_super[index]; super != nullptr) {
+    super(weights,
+          {in.super_q.data(), in.super_scale.data(), in.super_sum.data(), q8_super_stride(columns),
+           q8_super_stride(columns) / 256},
+          1, y, weights.rows);
+  } else if (const auto plain = kernels.matmul_f32[index]; plain != nullptr) {
+    plain(weights, {in.x.data(), columns}, 1, y, weights.rows);
+  }
+}
+
+// The best pass over the memory, in bytes per second; `pass` gives the bytes that it took.
+template <class Pass>
+double best_rate(Pass pass) {
+  double best = 0;
+  const std::uint64_t begin = system_clock().now_ns();
+  for (int passes = 0; passes < 2 || system_clock().now_ns() - begin < measure_ns; ++passes) {
+    const std::uint64_t start = system_clock().now_ns();
+    const auto bytes = static_cast<double>(pass());
+    const std::uint64_t ns = std::max<std::uint64_t>(1, system_clock().now_ns() - start);
+    best = std::max(best, bytes / (static_cast<double>(ns) * 1e-9));
+  }
+  return best;
+}
+
+}  // namespace
+
+Result<ComputeSpeed> measure_compute(const KernelTable& kernels, DType expert_type,
+                                     DType trunk_type, unsigned threads) {
+  MILLRACE_ASSIGN(const ReadMemory memory, ReadMemory::create(weights_bytes, Pages::huge));
+  MILLRACE_ASSIGN(const auto arena, ComputeArena::create(threads));
+  std::byte* const data = memory.bytes().data();
+  std::memset(data, 0x38, weights_bytes);  // ordinary numbers in every type
+  const Activations activations(kernels);
+  ComputeSpeed speed;
+  speed.threads = threads;
+  std::atomic<std::uint64_t> sink = 0;
+  const auto rate_of = [&](DType type) {
+    const std::size_t row_bytes = dtype_row_bytes(type, columns);
+    const std::size_t rows = weights_bytes / row_bytes;
+    std::vector<float> y(rows);
+    return best_rate([&] {
+      arena->run([&] {
+        arena->for_ranges(rows, 64, [&](std::size_t begin, std::size_t end, unsigned) {
+          const WeightRows part{data + begin * row_bytes, row_bytes, end - begin, columns};
+          multiply(kernels, activations, type, part, y.data() + begin);
+        });
+      });
+      return rows * row_bytes;
+    });
+  };
+  speed.memory_bytes_per_second = best_rate([&] {
+    constexpr std::size_t part = 256 * KiB;
+    arena->run([&] {
+      arena->for_ranges(weights_bytes / part, 1, [&](std::size_t begin, std::size_t end, unsigned) {
+        sink += kernels.read_all(data + begin * part, (end - begin) * part);
+      });
+    });
+    return weights_bytes;
+  });
+  speed.expert_bytes_per_second = rate_of(expert_type);
+  speed.trunk_bytes_per_second =
+      trunk_type == expert_type ? speed.expert_bytes_per_second : rate_of(trunk_type);
+  return speed;
+}
+
+}  // namespace millrace

@@ -1,0 +1,272 @@
+#include "runtime/estimate/estimate.h"
+
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "kernels/dispatch.h"
+#include "model/format/open.h"
+#include "runtime/base/log.h"
+#include "runtime/base/units.h"
+#include "runtime/estimate/header_file.h"
+#include "runtime/fixture/fixture.h"
+#include "runtime/machine.h"
+#include "runtime/presets.h"
+
+namespace millrace {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t header_bytes_max = 512 * MiB;
+constexpr std::uint64_t pretended_bytes = std::uint64_t{1} << 42;  // 4 TiB
+
+// The model's sizes, and the header file that they came from if the model is not all there.
+struct OpenModel {
+  ModelSpec spec;
+  std::uint64_t file_bytes = 0;
+  bool complete = true;
+  bool shape = false;  // there is no file
+};
+
+std::uint64_t end_of_last_tensor(const Checkpoint& checkpoint) {
+  std::uint64_t end = 0;
+  for (const TensorInfo& tensor : checkpoint.tensors())
+    end = std::max(end, tensor.offset_bytes + tensor.bytes);
+  return end;
+}
+
+// An error about the file that stands in for another.
+Error renamed(const Error& error, const std::string& from, const std::string& to) {
+  Error made = error;
+  if (const auto at = made.what.find(from); at != std::string::npos)
+    made.what.replace(at, from.size(), printable(to, 4096));
+  return made;
+}
+
+// A file that ends early: its header may be whole.
+Result<OpenModel> open_beginning(const std::string& path, const Error& whole_error) {
+  std::error_code error;
+  const std::uint64_t size = fs::file_size(path, error);
+  if (error || size == 0) return whole_error;
+  std::ifstream file(path, std::ios::binary);
+  std::string header(std::min(size, header_bytes_max), '\0');
+  file.read(header.data(), static_cast<std::streamsize>(header.size()));
+  header.resize(static_cast<std::size_t>(file.gcount()));
+  MILLRACE_ASSIGN(const HeaderFile pretended, HeaderFile::create(header, pretended_bytes));
+  auto checkpoint = open_checkpoint(pretended.path());
+  if (!checkpoint) return whole_error;
+  // Behind the header there must be something that is missing: else the file is not cut, but bad.
+  const std::uint64_t end = end_of_last_tensor(*checkpoint);
+  if (end <= size || checkpoint->metadata_bytes() > header.size()) return whole_error;
+  auto spec = read_model_spec(*checkpoint);
+  if (!spec) return renamed(spec.error(), pretended.path(), path);
+  OpenModel model;
+  model.spec = *std::move(spec);
+  model.spec.files = {path};
+  model.file_bytes = end;
+  model.complete = false;
+  return model;
+}
+
+// A known shape, by the header that a file of it would have.
+Result<OpenModel> open_shape(const EstimateOptions& options) {
+  auto shape = find_model_shape(options.model);
+  if (!shape)
+    return Error{ErrorCode::io,
+                 fmt::format("{}: no such file, and no shape of that name (known: {})",
+                             printable(options.model, 4096), model_shape_names())};
+  FixtureOptions fixture;
+  fixture.shape = *std::move(shape);
+  MILLRACE_ASSIGN(fixture.mix, find_type_mix(options.type));
+  const FixturePlan plan = plan_fixture(fixture);
+  MILLRACE_ASSIGN(const HeaderFile pretended, HeaderFile::create(plan.header, plan.file_bytes));
+  const auto checkpoint = open_checkpoint(pretended.path());
+  if (!checkpoint) return renamed(checkpoint.error(), pretended.path(), fixture.shape.name);
+  auto spec = read_model_spec(*checkpoint);
+  if (!spec) return renamed(spec.error(), pretended.path(), fixture.shape.name);
+  OpenModel model;
+  model.spec = *std::move(spec);
+  model.spec.files = {fixture.shape.name};
+  model.file_bytes = plan.file_bytes;
+  model.shape = true;
+  return model;
+}
+
+Result<OpenModel> open_model(const EstimateOptions& options) {
+  const std::string& path = options.model;
+  std::error_code unknown;
+  if (!fs::exists(path, unknown)) return open_shape(options);
+  auto checkpoint = open_checkpoint(path);
+  if (!checkpoint) {
+    if (checkpoint.error().code != ErrorCode::format) return checkpoint.error();
+    return open_beginning(path, checkpoint.error());
+  }
+  OpenModel model;
+  MILLRACE_ASSIGN(model.spec, read_model_spec(*checkpoint));
+  for (const std::string& file : model.spec.files) {
+    std::error_code error;
+    model.file_bytes += fs::file_size(file, error);
+  }
+  return model;
+}
+
+std::uint64_t free_disk(const std::string& path) {
+  struct statvfs about = {};
+  const std::string folder = path == "." ? path : fs::path(path).parent_path().string();
+  if (statvfs(folder.empty() ? "." : folder.c_str(), &about) != 0) return 0;
+  return std::uint64_t{about.f_bavail} * about.f_frsize;
+}
+
+class Estimator {
+ public:
+  explicit Estimator(const EstimateOptions& options) : options_(options) {}
+
+  Result<Estimate> run() {
+    MILLRACE_ASSIGN(model_, open_model(options_));
+    blocks_.assign(std::max<std::size_t>(1, model_.spec.files.size()), 4096);
+    layout_ = SlotLayout(model_.spec.experts, blocks_);
+    machine_ = read_machine();
+    describe();
+    MILLRACE_TRY(measure());
+    for (const std::uint64_t ram : budgets()) estimate_.budgets.push_back(make_budget(ram));
+    choose_preset();
+    assume();
+    return std::move(estimate_);
+  }
+
+ private:
+  // Where the model lies or would lie.
+  std::string place() const { return model_.shape ? "." : options_.model; }
+  void describe();
+  Status measure();
+  std::vector<std::uint64_t> budgets();
+  Budget make_budget(std::uint64_t ram);
+  Result<Plan> plan_for(std::uint64_t ram, const std::string& preset) const;
+  void choose_preset();
+  void assume();
+
+  const EstimateOptions& options_;
+  OpenModel model_;
+  std::vector<std::uint32_t> blocks_;
+  SlotLayout layout_;
+  Machine machine_;
+  Estimate estimate_;
+};
+
+void Estimator::describe() {
+  const ModelSpec& spec = model_.spec;
+  estimate_.name = printable(spec.hparams.name);
+  estimate_.architecture = spec.family->architecture;
+  estimate_.file_bytes = model_.file_bytes;
+  estimate_.complete = model_.complete;
+  estimate_.pool_bytes = spec.experts.pool_bytes();
+  estimate_.trunk_bytes = spec.trunk_bytes();
+  estimate_.expert_bytes = spec.expert_bytes();
+  estimate_.layers = spec.hparams.layers;
+  estimate_.experts = spec.hparams.experts;
+  estimate_.experts_used = spec.hparams.experts_used;
+  estimate_.disk_free_bytes = free_disk(place());
+  estimate_.ram_available = machine_.memory_available;
+}
+
+Status Estimator::measure() {
+  MILLRACE_ASSIGN(const Drive drive, find_drive(place()));
+  estimate_.drive_name = drive.name;
+  estimate_.drive = drive_range(load_profile(options_.profile_folder, drive));
+  MILLRACE_ASSIGN(const KernelTable* kernels, choose_kernels(options_.config.isa));
+  const unsigned threads = options_.config.threads != 0
+                               ? options_.config.threads
+                               : std::min(machine_.cores, limits::threads_max);
+  MILLRACE_ASSIGN(estimate_.speed, measure_compute(*kernels, expert_type(model_.spec),
+                                                   trunk_type(model_.spec), threads));
+  return {};
+}
+
+Result<Plan> Estimator::plan_for(std::uint64_t ram, const std::string& preset) const {
+  EngineConfig config = options_.config;
+  config.preset = preset;
+  Machine machine = machine_;
+  machine.memory_available = ram;
+  machine.memory_source = "the budget";
+  return make_plan({model_.spec, layout_, blocks_, config, machine});
+}
+
+Budget Estimator::make_budget(std::uint64_t ram) {
+  Budget budget;
+  budget.ram_bytes = ram;
+  auto plan = plan_for(ram, "auto");
+  if (!plan) {
+    budget.refused = plan.error().what;
+    return budget;
+  }
+  budget.plan = *std::move(plan);
+  budget.prediction = predict(model_.spec, budget.plan, estimate_.speed, estimate_.drive);
+  return budget;
+}
+
+// What was asked for, or from little to all of the model; this machine's own is among them.
+std::vector<std::uint64_t> Estimator::budgets() {
+  std::vector<std::uint64_t> ram = options_.ram_bytes;
+  if (ram.empty()) {
+    const std::uint64_t whole = (estimate_.pool_bytes + estimate_.trunk_bytes) / 8 * 10 + 1 * GiB;
+    for (std::uint64_t budget = 4 * GiB; budget < whole && ram.size() < 10; budget *= 2)
+      ram.push_back(budget);
+    ram.push_back(whole);
+    ram.push_back(machine_.memory_available);
+  }
+  std::sort(ram.begin(), ram.end());
+  ram.erase(std::unique(ram.begin(), ram.end()), ram.end());
+  estimate_.here = static_cast<std::size_t>(
+      std::find(ram.begin(), ram.end(), machine_.memory_available) - ram.begin());
+  return ram;
+}
+
+void Estimator::choose_preset() {
+  const auto here = plan_for(machine_.memory_available, "auto");
+  if (!here) {
+    estimate_.preset = "none: " + here.error().what;
+    return;
+  }
+  std::string fits;
+  for (const Preset& preset : presets())
+    if (!preset.automatic && plan_for(machine_.memory_available, preset.name)) fits = preset.name;
+  estimate_.preset = fmt::format(
+      "auto: trunk {}, cache {} of {} available here", format_bytes(here->trunk.total_bytes()),
+      format_bytes(here->slots.mapped_bytes), format_bytes(machine_.memory_available));
+  if (!fits.empty())
+    estimate_.preset += fmt::format(" ({} is the largest named one that fits)", fits);
+}
+
+void Estimator::assume() {
+  std::vector<std::string>& said = estimate_.assumptions;
+  if (!estimate_.drive.measured)
+    said.push_back(fmt::format(
+        "the drive ({}) was never measured: {:.1f} to {:.1f} GB/s are assumed; `millrace floor` "
+        "measures it",
+        estimate_.drive_name, estimate_.drive.low / 1e9, estimate_.drive.high / 1e9));
+  if (estimate_.experts > 0) {
+    said.push_back(
+        "hits: the curve of two recorded models with 128 experts; routing that is more even (or "
+        "random weights) hits less often");
+    said.push_back("the cache is warm: the first tokens are slower");
+  }
+  said.push_back(fmt::format("{} threads of this machine; few positions in the context",
+                             estimate_.speed.threads));
+  if (model_.shape)
+    said.push_back(fmt::format("weights of type {}, as such files are published", options_.type));
+  if (!estimate_.complete)
+    said.push_back("the file is not all there: its sizes come from the header");
+}
+
+}  // namespace
+
+Result<Estimate> estimate_model(const EstimateOptions& options) { return Estimator(options).run(); }
+
+}  // namespace millrace

@@ -1,0 +1,163 @@
+// Predictions: their directions, their bounds, and headers without their weights.
+#include "runtime/estimate/estimate.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "kernels/dispatch.h"
+#include "runtime/base/units.h"
+#include "runtime/estimate/hit_curve.h"
+#include "tests/support/temp_folder.h"
+
+using namespace millrace;
+using millrace::testing::TempFolder;
+
+namespace {
+
+Estimate estimate(const std::string& model, std::vector<std::uint64_t> ram = {}) {
+  EstimateOptions options;
+  options.model = model;
+  options.type = "mxfp4";
+  options.ram_bytes = std::move(ram);
+  options.config.threads = 1;
+  auto made = estimate_model(options);
+  if (!made) FAIL(made.error().what);
+  return *std::move(made);
+}
+
+std::string small_model() {
+  return MILLRACE_SOURCE_ROOT "/tests/oracles/models/qwen3moe-mxfp4/model.gguf";
+}
+
+}  // namespace
+
+TEST_CASE("Hits grow with the cache, from none to all, and the range is in order") {
+  for (const std::uint32_t experts : {8u, 32u, 128u, 512u}) {
+    HitRange before;
+    for (int percent = 0; percent <= 100; percent += 5) {
+      const HitRange hits = expected_hits(percent / 100.0, 4, experts);
+      CAPTURE(experts, percent, hits.low, hits.middle, hits.high);
+      CHECK(0 <= hits.low);
+      CHECK(hits.low <= hits.middle);
+      CHECK(hits.middle <= hits.high);
+      CHECK(hits.high <= 1);
+      CHECK(hits.low >= before.low);
+      CHECK(hits.middle >= before.middle);
+      CHECK(hits.high >= before.high);
+      before = hits;
+    }
+    CHECK(before.low == 1);
+    CHECK(expected_hits(0, 4, experts).high == 0);
+  }
+  CHECK(expected_hits(0, 0, 0).low == 1);  // a dense model misses nothing
+}
+
+TEST_CASE("Below one token's experts little is hit") {
+  CHECK(expected_hits(0.02, 8, 128).low == 0);
+  CHECK(expected_hits(0.02, 8, 128).middle < 0.1);
+}
+
+TEST_CASE("The curve holds what was recorded in its range") {
+  struct Recorded {
+    double share;
+    double hits;
+    std::uint32_t used;
+  };
+  // LRU over the recordings of the README's table.
+  const auto recorded =
+      GENERATE(Recorded{0.1, 0.514, 6}, Recorded{0.25, 0.851, 6}, Recorded{0.5, 0.992, 6},
+               Recorded{0.1, 0.660, 2}, Recorded{0.25, 0.863, 2}, Recorded{0.4, 0.967, 2});
+  const HitRange hits = expected_hits(recorded.share, recorded.used, 128);
+  CHECK(hits.low <= recorded.hits);
+  CHECK(hits.high + 0.02 >= recorded.hits);
+  CHECK(std::abs(hits.middle - recorded.hits) < 0.15);
+}
+
+TEST_CASE("A known shape is estimated without a file: more memory, more tokens per second") {
+  const Estimate made = estimate("qwen3-30b-a3b", {3 * GiB, 6 * GiB, 12 * GiB, 24 * GiB});
+  CHECK(made.experts == 128);
+  CHECK(made.experts_used == 8);
+  CHECK(made.file_bytes > 15 * GiB);
+  CHECK(made.file_bytes < 18 * GiB);
+  CHECK_FALSE(made.drive.measured);
+  REQUIRE(made.budgets.size() == 4);
+  double before = 0;
+  double read_before = INFINITY;
+  for (const Budget& budget : made.budgets) {
+    REQUIRE(budget.refused.empty());
+    const Prediction& prediction = budget.prediction;
+    CHECK(prediction.low > 0);
+    CHECK(prediction.low <= prediction.middle);
+    CHECK(prediction.middle <= prediction.high);
+    CHECK(prediction.middle >= before);
+    CHECK(prediction.drive_bytes_per_token <= read_before);
+    CHECK(budget.plan.total_bytes() <= budget.ram_bytes);
+    before = prediction.middle;
+    read_before = prediction.drive_bytes_per_token;
+  }
+  CHECK(made.budgets.back().prediction.drive_bytes_per_token == 0);
+  CHECK(made.budgets.back().prediction.binds != Binds::drive);
+  const std::string table = estimate_table(made);
+  CHECK(table.find("never measured") != std::string::npos);
+  CHECK(table.find("24.0 GiB") != std::string::npos);
+  CHECK(estimate_json(made).find("budgets")->as_array()->size() == 4);
+}
+
+TEST_CASE("A budget that is too small says what would do, and the others are there") {
+  const Estimate made = estimate("gpt-oss-20b", {256 * MiB, 16 * GiB});
+  CHECK(made.budgets.front().refused.find("--cache") != std::string::npos);
+  CHECK(made.budgets.front().refused.find("/proc") == std::string::npos);
+  CHECK(made.budgets.back().refused.empty());
+}
+
+TEST_CASE("The beginning of a file with its header is enough, and less is not") {
+  std::ifstream file(small_model(), std::ios::binary);
+  std::ostringstream bytes;
+  bytes << file.rdbuf();
+  const Estimate whole = estimate(small_model(), {1 * GiB});
+  CHECK(whole.complete);
+  CHECK(whole.file_bytes == bytes.str().size());
+  const TempFolder folder;
+  const std::size_t most = bytes.str().size() - whole.trunk_bytes / 2;
+  const Estimate cut = estimate(folder.write("m.gguf", bytes.str().substr(0, most)), {1 * GiB});
+  CHECK_FALSE(cut.complete);
+  CHECK(cut.pool_bytes == whole.pool_bytes);
+  CHECK(cut.trunk_bytes == whole.trunk_bytes);
+  EstimateOptions options;
+  for (const std::size_t length : {std::size_t{0}, std::size_t{3}, std::size_t{500}}) {
+    options.model = folder.write("short.gguf", bytes.str().substr(0, length));
+    const auto refused = estimate_model(options);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().what.find("short.gguf") != std::string::npos);
+  }
+  options.model = "nothing-of-that-name";
+  const auto absent = estimate_model(options);
+  REQUIRE_FALSE(absent);
+  CHECK(absent.error().code == ErrorCode::io);
+  CHECK(absent.error().what.find("qwen3-30b-a3b") != std::string::npos);
+}
+
+TEST_CASE("The kernels' speed is measured for every type that has a product") {
+  const KernelTable& kernels = *supported_kernels().back();
+  const auto speed = measure_compute(kernels, DType::mxfp4, DType::q8_0, 1);
+  REQUIRE(speed);
+  CHECK(speed->memory_bytes_per_second > 1e8);
+  CHECK(speed->expert_bytes_per_second > 1e7);
+  CHECK(speed->trunk_bytes_per_second > 1e7);
+}
+
+TEST_CASE("A drive that was not measured has a wide range, one that was has its own") {
+  DriveProfile profile;
+  profile.slowest_bytes_per_second = 0.9e9;
+  profile.bytes_per_second = 1e9;
+  profile.fastest_bytes_per_second = 1.1e9;
+  const DriveRange measured = drive_range(profile);
+  CHECK(measured.measured);
+  CHECK(measured.low == 0.9e9);
+  CHECK(measured.high == 1.1e9);
+  CHECK_FALSE(drive_range({}).measured);
+  CHECK(drive_range({}).low < drive_range({}).high / 5);
+}

@@ -90,14 +90,15 @@ TEST_CASE("floor: what cannot be measured ends with the path, the cause and the 
     int code;
     const char* text;
   };
-  const auto refused =
-      GENERATE_COPY(Refused{{folder.path("absent")}, 2, "absent: no such file"},
-                    Refused{{folder.write("empty", "")}, 1, "empty: is empty"},
-                    Refused{{"/dev/null"}, 2, "not a regular file"}, Refused{{""}, 1, "empty"},
-                    Refused{{folder.path(""), "--seconds", "-1"}, 1, "--seconds"},
-                    Refused{{folder.path(""), "--size", "10%"}, 1, "--size 10%"},
-                    Refused{{folder.path(""), "--size", "1K"}, 2, "no space"},
-                    Refused{{folder.path(""), "--svg", folder.path("absent/x.svg")}, 2, "--svg"});
+  const std::string here = folder.path("");
+  const std::string empty = folder.write("empty", "");
+  const auto refused = GENERATE_COPY(
+      Refused{{here + "absent"}, 2, "absent: no such file"}, Refused{{empty}, 1, "empty: is empty"},
+      Refused{{"/dev/null"}, 2, "not a regular file"}, Refused{{""}, 1, "empty"},
+      Refused{{here, "--seconds", "-1"}, 1, "--seconds"},
+      Refused{{here, "--size", "10%"}, 1, "--size 10%"},
+      Refused{{here, "--size", "1K"}, 2, "no space"},
+      Refused{{here, "--svg", here + "absent/x.svg"}, 2, "--svg"});
   CAPTURE(refused.flags);
   const Outcome outcome = run_program(Words{"floor"} + refused.flags);
   CHECK(outcome.code == refused.code);

@@ -119,7 +119,7 @@ Status Engine::start_reading() {
   options.reader.buffers = memory_.segments();
   options.piece_bytes = config_.piece_bytes;
   MILLRACE_ASSIGN(scheduler_, ReadScheduler::start(options));
-  if (!measuring_.empty())
+  if (!measuring_.empty() && !plan_.slots.complete)
     run_floor_ = std::make_unique<RunFloor>(*scheduler_, layout_, measuring_.front());
   return {};
 }

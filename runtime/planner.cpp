@@ -36,19 +36,19 @@ Result<std::uint32_t> choose_context(const PlanInput& input) {
   return wanted;
 }
 
-// Only a run that streams a good deal is held against the drive.
-std::uint64_t measuring_bytes(const PlanInput& input, const Plan& plan) {
+// Only models that may stream a good deal are held against the drive; whatever the cache, so that
+// advice about its size stays true.
+std::uint64_t measuring_bytes(const PlanInput& input) {
   constexpr std::uint64_t smallest_pool = 256 * MiB;
-  if (plan.slots.slots == 0 || plan.slots.complete ||
-      input.spec.experts.pool_bytes() < smallest_pool)
-    return 0;
+  if (input.spec.experts.pool_bytes() < smallest_pool) return 0;
   return PinnedMemory::mapped_bytes(1, RunFloor::buffer_bytes(input.layout));
 }
 
 // What remains for trunk and cache under the preset "auto": a tenth is left to the system.
 std::uint64_t automatic_room(const Plan& plan) {
   const std::uint64_t target = plan.available_bytes / 10 * 9;
-  const std::uint64_t fixed = plan.kv_bytes + plan.workspace_bytes + plan.program_bytes;
+  const std::uint64_t fixed =
+      plan.kv_bytes + plan.workspace_bytes + plan.measuring_bytes + plan.program_bytes;
   return target - std::min(target, fixed);
 }
 
@@ -182,10 +182,10 @@ Result<Plan> make_plan(const PlanInput& input) {
   plan.kv_bytes =
       SequenceState::bytes(input.spec.hparams, plan.context, input.config.kv, plan.batch_tokens);
   plan.workspace_bytes = BatchWalk::bytes(input.spec, plan.batch_tokens, plan.threads);
+  plan.measuring_bytes = measuring_bytes(input);
   plan.program_bytes = program_bytes(input.spec);
   MILLRACE_TRY(plan_trunk_part(input, preset, plan));
   MILLRACE_TRY(plan_cache_part(input, preset, plan));
-  plan.measuring_bytes = measuring_bytes(input, plan);
   MILLRACE_TRY(check_total(input, plan));
   return plan;
 }

@@ -94,7 +94,7 @@ TEST_CASE("plan: the sum is that of its parts, each what its owner says it needs
   const World world;
   const Plan plan = world.plan();
   CHECK(plan.total_bytes() == plan.trunk.total_bytes() + plan.slots.mapped_bytes + plan.kv_bytes +
-                                  plan.workspace_bytes + plan.program_bytes);
+                                  plan.workspace_bytes + plan.measuring_bytes + plan.program_bytes);
   CHECK(plan.kv_bytes ==
         SequenceState::bytes(world.spec.hparams, plan.context, KvType::f16, plan.batch_tokens));
   CHECK(plan.workspace_bytes == BatchWalk::bytes(world.spec, plan.batch_tokens, plan.threads));

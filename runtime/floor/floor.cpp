@@ -27,6 +27,7 @@ namespace {
 constexpr double seconds_default = 20, seconds_thorough = 240;
 constexpr double grid_share = 0.6;  // of the time; the rest is for the ways
 constexpr std::uint64_t memory_bytes_max = 128 * MiB;
+constexpr double queue_seconds_max = 0.8;  // of a cell, however short its slices are
 
 // The way of the grid is the engine's own; the others stand beside it.
 constexpr ReadWay engine_way = {
@@ -249,7 +250,8 @@ Status Measurement::measure_cells() {
     const std::size_t turn = i % cells_.size();
     Cell& cell = cells_[round == 0 ? turn : (turn * 11 + round * 7) % cells_.size()];
     const double queue_bytes = static_cast<double>(cell.piece_bytes) * cell.depth;
-    if (round == 0) cell.skipped = fastest > 0 && queue_bytes > fastest * slice * 8;
+    if (round == 0)
+      cell.skipped = fastest > 0 && queue_bytes > fastest * std::max(slice * 8, queue_seconds_max);
     if (cell.skipped) continue;
     progress_.show("reading", static_cast<double>(i) / static_cast<double>(all) * grid_share,
                    fmt::format("{} pieces, depth {}", format_bytes(cell.piece_bytes), cell.depth));

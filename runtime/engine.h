@@ -74,6 +74,10 @@ class Engine {
   // As BatchWalk's.
   void set_routing_sink(const RoutingSink* sink) noexcept { walk_->set_routing_sink(sink); }
 
+  void set_router_input_sink(const RouterInputSink* sink) noexcept {
+    walk_->set_router_input_sink(sink);
+  }
+
   const EngineConfig& config() const noexcept { return config_; }
   const ModelSpec& spec() const noexcept { return spec_; }
   const Tokenizer& tokenizer() const noexcept { return *tokenizer_; }

@@ -53,6 +53,8 @@ class BatchWalk final : public LayerWork {
   // Called for each token and MoE layer from the next run on; the callable must live as long as it
   // is set. Null: nobody.
   void set_routing_sink(const RoutingSink* sink) noexcept { routing_sink_ = sink; }
+  // The same for what the routers see.
+  void set_router_input_sink(const RouterInputSink* sink) noexcept { moe_.set_input_sink(sink); }
   // Called after each layer of a run (for progress), by one thread at a time. Null: nobody.
   void set_layer_hook(const FunctionRef<void(LayerIndex)>* hook) noexcept { layer_hook_ = hook; }
 

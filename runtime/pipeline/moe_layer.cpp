@@ -75,6 +75,8 @@ unsigned MoeLayer::route(LayerIndex layer, const LayerWeights& weights,
   weights_ = &weights;
   normed_ = &normed;
   jobs_in_use_ = 0;
+  for (std::size_t t = 0; input_sink_ != nullptr && t < tokens.size(); ++t)
+    (*input_sink_)(tokens[t], layer, {normed.row(t), h().width});
   if (!score(weights, tokens.size(), normed)) {
     parts_.error.set(bad_numbers(parts_.spec, layer, "a router logit"));
     return 0;

@@ -28,6 +28,10 @@ using RoutingSink =
     FunctionRef<void(const TokenPlace& place, LayerIndex layer,
                      std::span<const ExpertIndex> experts, std::span<const float> weights)>;
 
+// Told what a router sees: (token's place, layer, the normed state of the token).
+using RouterInputSink =
+    FunctionRef<void(const TokenPlace& place, LayerIndex layer, std::span<const float> state)>;
+
 class MoeLayer {
  public:
   struct Parts {
@@ -51,6 +55,8 @@ class MoeLayer {
   // used until then, its router only now.
   unsigned route(LayerIndex layer, const LayerWeights& weights, std::span<const TokenPlace> tokens,
                  const ActivationRows& normed, const RoutingSink* sink);
+  // Called before each choice, as long as it is set.
+  void set_input_sink(const RouterInputSink* sink) noexcept { input_sink_ = sink; }
   // Asks for the experts of all jobs.
   void request() noexcept;
   void gate_up(unsigned job, unsigned worker) noexcept;
@@ -83,6 +89,7 @@ class MoeLayer {
   LayerIndex layer_ = 0;
   const LayerWeights* weights_ = nullptr;
   const ActivationRows* normed_ = nullptr;
+  const RouterInputSink* input_sink_ = nullptr;
   unsigned jobs_in_use_ = 0;
   std::vector<Rounding> rounding_;  // per layer
 

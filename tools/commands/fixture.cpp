@@ -6,6 +6,7 @@
 
 #include "runtime/base/units.h"
 #include "runtime/fixture/fixture.h"
+#include "runtime/fixture/routing_check.h"
 #include "tools/command.h"
 
 namespace millrace::tools {
@@ -13,7 +14,7 @@ namespace millrace::tools {
 namespace {
 
 struct FixtureFlags {
-  std::string shape, type, out;
+  std::string shape, type, out, routing;
   ShapeChanges changes;
   std::uint64_t seed = 1;
   bool quiet = false;
@@ -32,6 +33,19 @@ std::string summary(const FixtureOptions& options, const FixturePlan& plan) {
   return text;
 }
 
+// What was asked for beside what came out.
+void show_routing(const RoutingTargets& targets, const RoutingCheck& check) {
+  const auto row = [](const char* what, double reached, const std::optional<double>& target) {
+    const std::string asked = target ? fmt::format(" (asked for {:.2f})", *target) : std::string();
+    std::fprintf(stderr, "  %-9s  %.2f%s\n", what, reached, asked.c_str());
+  };
+  std::fprintf(stderr, "millrace: routing of %u tokens through %u layers:\n", check.tokens,
+               check.layers);
+  row("zipf", check.measures.zipf, targets.zipf);
+  row("reuse", check.measures.reuse, targets.reuse);
+  row("lookahead", check.measures.lookahead, targets.lookahead);
+}
+
 Status run(const FixtureFlags& flags) {
   FixtureOptions options;
   MILLRACE_ASSIGN(options.shape, find_model_shape(flags.shape));
@@ -39,13 +53,27 @@ Status run(const FixtureFlags& flags) {
   MILLRACE_ASSIGN(options.mix, find_type_mix(flags.type));
   options.seed = flags.seed;
   options.path = flags.out;
+  RoutingTargets targets;
+  if (!flags.routing.empty()) {
+    MILLRACE_ASSIGN(targets, parse_routing(flags.routing));
+    MILLRACE_ASSIGN(options.routing,
+                    plan_routing(options.shape, *options.mix, targets, options.seed));
+  }
   const FixturePlan plan = plan_fixture(options);
   MILLRACE_TRY(check_outputs({{"OUT", flags.out}}, {}));
   if (!flags.quiet)
     std::fprintf(stderr, "millrace: %s: %s\n", flags.out.c_str(), summary(options, plan).c_str());
   install_interrupt_handler();
   ProgressLine progress(!flags.quiet && stderr_is_terminal());
-  return write_fixture(options, plan, progress, cancel_flag());
+  MILLRACE_TRY(write_fixture(options, plan, progress, cancel_flag()));
+  if (!options.routing || flags.quiet) return {};
+  const auto check = check_routing(options, progress, cancel_flag());
+  progress.clear();
+  if (!check)
+    return Error{check.error().code,
+                 flags.out + " is written, but cannot be run: " + check.error().what};
+  show_routing(targets, *check);
+  return {};
 }
 
 }  // namespace
@@ -65,6 +93,11 @@ void add_fixture(CLI::App& app, int& code) {
   command->add_option("--expert-width", flags->changes.expert_width, "inner width of an expert");
   command->add_option("--vocabulary", flags->changes.vocabulary, "tokens");
   command->add_option("--context", flags->changes.context, "trained context that the file names");
+  command
+      ->add_option("--routing", flags->routing,
+                   "zipf:S,reuse:R,lookahead:R: popularity of experts, share of the token before's "
+                   "experts, share that the next layer's router finds early")
+      ->check(not_empty());
   command->add_option("--seed", flags->seed, "other weights")->capture_default_str();
   command->add_flag("-q,--quiet", flags->quiet, "errors only");
   command->callback([flags, &code] {

@@ -105,6 +105,7 @@ class Scheduler final : public ReadScheduler {
   bool fill() noexcept;
   Piece* cut_pieces() noexcept;
   Piece& cut_piece(RangeRead& range) noexcept;
+  bool may_cut(ReadPriority priority) const noexcept;
   void send(Piece& piece) noexcept;
   void piece_done(Piece& piece, int status) noexcept;
   void settle(Piece& piece, int status) noexcept;
@@ -133,7 +134,9 @@ class Scheduler final : public ReadScheduler {
   pthread_t owner_id_ = {};
   std::vector<Piece> pieces_;
   Piece* free_pieces_ = nullptr;
-  Piece* retry_pieces_ = nullptr;  // failed, to be sent again before anything else
+  Piece* retry_pieces_ = nullptr;            // failed, to be sent again before anything else
+  std::uint32_t in_flight_ = 0;              // pieces, those to be sent again included
+  std::uint32_t speculative_in_flight_ = 0;  // of them
 
   mutable std::mutex mutex_;
   std::condition_variable started_changed_;
@@ -296,8 +299,10 @@ bool Scheduler::fill() noexcept {
 Scheduler::Piece* Scheduler::cut_pieces() noexcept {
   Piece* first = nullptr;
   Piece** link = &first;
-  for (RangeQueue& queue : queues_) {
-    while (!queue.empty() && free_pieces_ != nullptr) {
+  for (std::size_t priority = 0; priority < queues_.size(); ++priority) {
+    RangeQueue& queue = queues_[priority];
+    while (!queue.empty() && free_pieces_ != nullptr &&
+           may_cut(static_cast<ReadPriority>(priority))) {
       RangeRead& range = queue.front();
       Piece& piece = cut_piece(range);
       if (range.next_piece_bytes == range.bytes) queue.remove(range);
@@ -308,12 +313,21 @@ Scheduler::Piece* Scheduler::cut_pieces() noexcept {
   return first;
 }
 
+// Guesses yield to everything else, and wait until it has arrived.
+bool Scheduler::may_cut(ReadPriority priority) const noexcept {
+  if (priority != ReadPriority::speculative) return true;
+  return in_flight_ == speculative_in_flight_ &&
+         speculative_in_flight_ < std::max(1U, options_.speculative_pieces);
+}
+
 Scheduler::Piece& Scheduler::cut_piece(RangeRead& range) noexcept {
   Piece& piece = *free_pieces_;
   free_pieces_ = piece.next;
   piece.next = nullptr;
   piece.range = &range;
   piece.priority = range.priority;
+  ++in_flight_;
+  if (piece.priority == ReadPriority::speculative) ++speculative_in_flight_;
   piece.retries = 0;
   const std::uint64_t at = range.next_piece_bytes;
   const std::uint64_t bytes = std::min(options_.piece_bytes, range.bytes - at);
@@ -352,6 +366,8 @@ void Scheduler::settle(Piece& piece, int status) noexcept {
   RangeRead& range = *piece.range;
   piece.next = free_pieces_;
   free_pieces_ = &piece;
+  --in_flight_;
+  if (piece.priority == ReadPriority::speculative) --speculative_in_flight_;
   --range.pieces_open;
   if (status != 0 && range.status == 0) give_up_rest(range, status);
   if (range.pieces_open == 0 && range.next_piece_bytes == range.bytes)

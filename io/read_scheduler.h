@@ -16,7 +16,9 @@
 
 namespace millrace {
 
-// Lower value first. A piece that is already in flight is not recalled.
+// Lower value first. A piece that is already in flight is not recalled. Speculative pieces go out
+// only while no other piece is in flight or queued, and few at a time: what is asked for meanwhile
+// waits for no more than these.
 enum class ReadPriority : std::uint8_t { trunk, demand_first, demand_rest, speculative };
 inline constexpr std::size_t read_priority_count = 4;
 
@@ -56,6 +58,7 @@ struct ReadStats {
 struct ReadSchedulerOptions {
   ReaderOptions reader;
   std::uint64_t piece_bytes = std::uint64_t{1} << 20;  // a multiple of every file's block
+  std::uint32_t speculative_pieces = 2;                // in flight at a time, at least 1
 };
 
 class ReadScheduler {

@@ -67,6 +67,10 @@ class TrunkStore {
   // fine.
   Result<const LayerWeights*> acquire(LayerIndex layer);
   void release(LayerIndex layer) noexcept;
+  // Weights of a layer that is always in memory; null for a streamed one. After load(), any thread.
+  const LayerWeights* pinned(LayerIndex layer) const noexcept {
+    return layer < plan_.pinned_layers ? &weights_[layer] : nullptr;
+  }
 
   const Matrix& embedding() const noexcept { return embedding_; }
   const Matrix& head() const noexcept { return head_; }

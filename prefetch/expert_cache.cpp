@@ -7,9 +7,14 @@
 namespace millrace {
 namespace {
 
+std::uint32_t spares_of(const SlotGroup& group, std::uint32_t top_k, std::uint32_t wanted) {
+  if (group.slots >= group.experts || group.slots < 2 * top_k) return 0;
+  return std::min(wanted, group.slots - 2 * top_k);
+}
+
 // Floors of each group over the layers that have experts in it; 0 for the others.
 std::vector<std::vector<std::uint32_t>> floors_of(const SlotLayout& layout, const SlotPlan& plan,
-                                                  std::uint32_t top_k) {
+                                                  std::uint32_t top_k, std::uint32_t spares) {
   std::vector<std::vector<LayerIndex>> members(plan.groups.size());
   for (LayerIndex layer = 0; layer < layout.layers(); ++layer) {
     for (ExpertIndex expert = 0; expert < layout.experts(layer); ++expert) {
@@ -20,7 +25,8 @@ std::vector<std::vector<std::uint32_t>> floors_of(const SlotLayout& layout, cons
   std::vector<std::vector<std::uint32_t>> floors(plan.groups.size());
   for (std::size_t group = 0; group < plan.groups.size(); ++group) {
     floors[group].assign(layout.layers(), 0);
-    const auto values = layer_floors(plan.groups[group].slots,
+    const SlotGroup& of = plan.groups[group];
+    const auto values = layer_floors(of.slots - spares_of(of, top_k, spares),
                                      static_cast<std::uint32_t>(members[group].size()), top_k);
     for (std::size_t i = 0; i < values.size(); ++i) floors[group][members[group][i]] = values[i];
   }
@@ -30,12 +36,13 @@ std::vector<std::vector<std::uint32_t>> floors_of(const SlotLayout& layout, cons
 }  // namespace
 
 ExpertCache::ExpertCache(const SlotLayout& layout, const SlotPlan& plan, std::uint32_t top_k,
-                         std::unique_ptr<EvictionPolicy> policy)
+                         std::unique_ptr<EvictionPolicy> policy, std::uint32_t spares)
     : layout_(layout),
       group_of_class_(plan.group_of_class),
       policy_(std::move(policy)),
       slot_of_(layout.experts(), no_slot),
-      free_(plan.groups.size(), no_slot) {
+      free_(plan.groups.size(), no_slot),
+      spares_(plan.groups.size()) {
   MILLRACE_CHECK(policy_ != nullptr && group_of_class_.size() == layout.classes().size());
   PolicyShape shape{.layers = layout.layers(), .experts = 0, .group_of_slot = {}, .floors = {}};
   for (LayerIndex layer = 0; layer < layout.layers(); ++layer)
@@ -46,11 +53,16 @@ ExpertCache::ExpertCache(const SlotLayout& layout, const SlotPlan& plan, std::ui
   }
   slots_.resize(shape.group_of_slot.size());
   for (std::size_t i = slots_.size(); i-- > 0;) {  // so that the lowest is given out first
-    slots_[i].group = shape.group_of_slot[i];
+    const std::uint32_t group = shape.group_of_slot[i];
+    slots_[i].group = group;
+    if (spares_[group].size() < spares_of(plan.groups[group], top_k, spares)) {
+      spares_[group].push_back(static_cast<SlotIndex>(i));
+      continue;
+    }
     slots_[i].next_free = free_[slots_[i].group];
     free_[slots_[i].group] = static_cast<SlotIndex>(i);
   }
-  shape.floors = floors_of(layout, plan, top_k);
+  shape.floors = floors_of(layout, plan, top_k, spares);
   policy_->prepare(shape);
 }
 
@@ -63,7 +75,8 @@ ExpertCache::Asked ExpertCache::ask(ExpertKey key, std::uint32_t tokens) noexcep
   const bool hit = at(slot).phase == Phase::ready;
   ++(hit ? counters_.hits : counters_.misses);
   if (!hit) ++counters_.joined;
-  claim(slot, tokens);
+  if (at(slot).guess) promote(slot, tokens);
+  else claim(slot, tokens);
   return {slot, hit};
 }
 
@@ -75,12 +88,8 @@ SlotIndex ExpertCache::assign(ExpertKey key, std::uint32_t tokens) noexcept {
   if (slot != no_slot) {
     free_[in] = at(slot).next_free;
   } else {
-    slot = policy_->victim(in, key.layer);
+    slot = take_victim(in, key.layer);
     if (slot == no_slot) return no_slot;
-    MILLRACE_CHECK(at(slot).phase == Phase::ready && at(slot).claims == 0);
-    slot_of_[layout_.index(at(slot).key)] = no_slot;
-    policy_->removed(slot);
-    ++counters_.evictions;
   }
   at(slot).key = key;
   at(slot).phase = Phase::loading;
@@ -89,6 +98,84 @@ SlotIndex ExpertCache::assign(ExpertKey key, std::uint32_t tokens) noexcept {
   ++counters_.loads;
   policy_->inserted(slot, key, tokens);
   return slot;
+}
+
+// The policy's victim, absent from now on; no_slot if there is none.
+SlotIndex ExpertCache::take_victim(std::uint32_t in, LayerIndex layer) noexcept {
+  const SlotIndex slot = policy_->victim(in, layer);
+  if (slot == no_slot) return no_slot;
+  MILLRACE_CHECK(at(slot).phase == Phase::ready && at(slot).claims == 0);
+  slot_of_[layout_.index(at(slot).key)] = no_slot;
+  policy_->removed(slot);
+  ++counters_.evictions;
+  return slot;
+}
+
+SlotIndex ExpertCache::guess(ExpertKey key) noexcept {
+  MILLRACE_CHECK(find(key) == no_slot);
+  SlotIndex best = no_slot;
+  for (const SlotIndex slot : spares_[group(key)]) {
+    if (slot == no_slot || at(slot).phase == Phase::loading || at(slot).phase == Phase::failing)
+      continue;
+    const bool empty = at(slot).phase == Phase::free;
+    if (best == no_slot || empty || at(slot).guessed < at(best).guessed) best = slot;
+    if (empty) break;
+  }
+  if (best == no_slot) return no_slot;
+  if (at(best).phase == Phase::ready) set_empty(best);
+  at(best).key = key;
+  at(best).phase = Phase::loading;
+  at(best).guess = true;
+  at(best).guessed = ++counters_.guesses;
+  slot_of_[layout_.index(key)] = best;
+  return best;
+}
+
+void ExpertCache::withdraw(SlotIndex slot) noexcept {
+  MILLRACE_CHECK(at(slot).guess && at(slot).phase == Phase::loading);
+  set_empty(slot);
+}
+
+// A guess becomes an expert that the policy knows. The spares are owed a slot: it is taken when one
+// is let go of, so that the rest of this call loses nothing to it.
+void ExpertCache::promote(SlotIndex slot, std::uint32_t tokens) noexcept {
+  Slot& entry = at(slot);
+  ++counters_.guesses_used;
+  entry.guess = false;
+  entry.claims = 1;
+  policy_->inserted(slot, entry.key, tokens);
+  auto& spares = spares_[entry.group];
+  *std::find(spares.begin(), spares.end(), slot) = no_slot;
+}
+
+void ExpertCache::repay(std::uint32_t in) noexcept {
+  for (SlotIndex& spare : spares_[in]) {
+    if (spare != no_slot) continue;
+    if (free_[in] != no_slot) {
+      spare = free_[in];
+      free_[in] = at(spare).next_free;
+    } else {
+      spare = take_victim(in, layer_);
+      if (spare == no_slot) return;
+      at(spare).phase = Phase::free;
+    }
+  }
+}
+
+// A slot became free or idle. False if it went to the spares, which were owed one.
+bool ExpertCache::available(SlotIndex slot) noexcept {
+  const std::uint32_t in = at(slot).group;
+  auto& spares = spares_[in];
+  if (std::find(spares.begin(), spares.end(), no_slot) == spares.end()) return true;
+  repay(in);
+  return free_[in] != no_slot || policy_->victim(in, at(slot).key.layer) != no_slot;
+}
+
+// Of a guess: absent, the slot stays a spare.
+void ExpertCache::set_empty(SlotIndex slot) noexcept {
+  slot_of_[layout_.index(at(slot).key)] = no_slot;
+  at(slot).phase = Phase::free;
+  at(slot).guess = false;
 }
 
 SlotIndex ExpertCache::join(ExpertKey key, std::uint32_t tokens) noexcept {
@@ -103,17 +190,24 @@ void ExpertCache::fail(SlotIndex slot) noexcept {
   MILLRACE_CHECK(at(slot).phase == Phase::loading);
   at(slot).phase = Phase::failing;
   slot_of_[layout_.index(at(slot).key)] = no_slot;
-  policy_->removed(slot);
+  if (!at(slot).guess) policy_->removed(slot);
 }
 
 bool ExpertCache::finish(SlotIndex slot) noexcept {
   Slot& entry = at(slot);
   MILLRACE_CHECK(entry.phase == Phase::loading || entry.phase == Phase::failing);
   entry.phase = entry.phase == Phase::loading ? Phase::ready : Phase::failed;
+  if (entry.guess) {
+    if (entry.phase == Phase::failed) {
+      entry.phase = Phase::free;
+      entry.guess = false;
+    }
+    return false;  // a spare serves no request
+  }
   if (entry.claims > 0) return false;
   if (entry.phase == Phase::ready) policy_->idle(slot);
   else set_free(slot);
-  return true;
+  return available(slot);
 }
 
 bool ExpertCache::release(SlotIndex slot) noexcept {
@@ -123,7 +217,7 @@ bool ExpertCache::release(SlotIndex slot) noexcept {
   if (entry.phase == Phase::ready) policy_->idle(slot);
   else if (entry.phase == Phase::failed) set_free(slot);
   else return false;  // still loading: finish() follows
-  return true;
+  return available(slot);
 }
 
 ExpertCache::State ExpertCache::state(ExpertKey key) const noexcept {

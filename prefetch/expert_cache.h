@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "prefetch/eviction_policy.h"
@@ -22,6 +23,8 @@ struct CacheCounters {
   std::uint64_t joined = 0;  // of the misses: shared another request's load
   std::uint64_t loads = 0;   // slots that were given to an absent expert
   std::uint64_t evictions = 0;
+  std::uint64_t guesses = 0;       // slots that were given to a guess
+  std::uint64_t guesses_used = 0;  // of them: asked for while they were there
 };
 
 // Tokens of a call whose tokens made so many choices, top-k each; at least one.
@@ -34,12 +37,15 @@ class ExpertCache {
  public:
   enum class State : std::uint8_t { absent, loading, ready, in_use };
 
-  // Slots are numbered group by group of the plan. `top_k` sets the floors (layer_floors).
+  // Slots are numbered group by group of the plan. `top_k` sets the floors (layer_floors). So many
+  // `spares` of each group's slots are kept for guesses, where at least twice top-k remain; none of
+  // a group that has a slot for each of its experts.
   ExpertCache(const SlotLayout& layout, const SlotPlan& plan, std::uint32_t top_k,
-              std::unique_ptr<EvictionPolicy> policy);
+              std::unique_ptr<EvictionPolicy> policy, std::uint32_t spares = 0);
 
   // A call of `layer` for `tokens` tokens begins; its requests follow.
   void begin(LayerIndex layer, std::uint32_t tokens) noexcept {
+    layer_ = layer;
     policy_->layer_asked(layer, tokens);
   }
   // A new request, by `tokens` tokens of the call: counts it, and claims the expert's slot if it is
@@ -55,6 +61,17 @@ class ExpertCache {
   SlotIndex assign(ExpertKey key, std::uint32_t tokens = 1) noexcept;
   // Claims a loading expert for a request that was counted as absent before.
   SlotIndex join(ExpertKey key, std::uint32_t tokens = 1) noexcept;
+
+  // Gives an absent expert a spare slot, in state loading and unclaimed: an empty one, or that of
+  // the oldest guess that was not used. Nothing else is evicted. no_slot: all are loading, or there
+  // are none. The first ask() makes it an expert like any other: the next slot that is let go
+  // of, or that of the policy's victim, becomes a spare instead, as if it had been a miss.
+  SlotIndex guess(ExpertKey key) noexcept;
+  bool is_guess(SlotIndex slot) const noexcept { return at(slot).guess; }
+  // The reads of a guess that is loading were all taken back: it is absent, its slot empty.
+  void withdraw(SlotIndex slot) noexcept;
+  // Slots of a group's guesses and empty spares; no_slot where one is owed.
+  std::span<const SlotIndex> spares(std::uint32_t group) const noexcept { return spares_[group]; }
 
   // The load went wrong: the expert is absent at once (the next request tries again); the slot
   // stays occupied until finish() and the last release().
@@ -83,11 +100,18 @@ class ExpertCache {
     std::uint32_t group = 0;
     std::uint32_t claims = 0;
     Phase phase = Phase::free;
+    bool guess = false;
+    std::uint64_t guessed = 0;  // when, as a count of guesses
     SlotIndex next_free = no_slot;
   };
   Slot& at(SlotIndex slot) noexcept { return slots_[static_cast<std::size_t>(slot)]; }
   const Slot& at(SlotIndex slot) const noexcept { return slots_[static_cast<std::size_t>(slot)]; }
   void set_free(SlotIndex slot) noexcept;
+  void set_empty(SlotIndex slot) noexcept;
+  SlotIndex take_victim(std::uint32_t group, LayerIndex layer) noexcept;
+  void promote(SlotIndex slot, std::uint32_t tokens) noexcept;
+  void repay(std::uint32_t group) noexcept;
+  bool available(SlotIndex slot) noexcept;
   void claim(SlotIndex slot, std::uint32_t tokens) noexcept;
 
   const SlotLayout& layout_;
@@ -95,7 +119,9 @@ class ExpertCache {
   std::unique_ptr<EvictionPolicy> policy_;
   std::vector<SlotIndex> slot_of_;  // by SlotLayout::index
   std::vector<Slot> slots_;
-  std::vector<SlotIndex> free_;  // head of each group's free slots
+  std::vector<SlotIndex> free_;                 // head of each group's free slots
+  std::vector<std::vector<SlotIndex>> spares_;  // by group
+  LayerIndex layer_ = 0;                        // of the latest call
   CacheCounters counters_;
 };
 

@@ -70,6 +70,8 @@ LoaderStats operator-(LoaderStats later, const LoaderStats& earlier) {
   later.demanded_bytes -= earlier.demanded_bytes;
   for (std::size_t i = 0; i < later.bytes_by_layer.size() && i < earlier.bytes_by_layer.size(); ++i)
     later.bytes_by_layer[i] -= earlier.bytes_by_layer[i];
+  later.guessed_bytes -= earlier.guessed_bytes;
+  later.guesses_used_bytes -= earlier.guesses_used_bytes;
   return later;
 }
 
@@ -79,7 +81,7 @@ Loader::Loader(LoaderParts parts)
       scheduler_(parts.scheduler),
       activity_(parts.activity),
       top_k_(parts.top_k),
-      cache_(parts.layout, parts.plan, parts.top_k, std::move(parts.policy)),
+      cache_(parts.layout, parts.plan, parts.top_k, std::move(parts.policy), parts.spares),
       loads_(parts.blocks.size()),
       queues_(parts.plan.groups.size()),
       waiting_(parts.layout.experts(), 0) {
@@ -97,6 +99,8 @@ Loader::Loader(LoaderParts parts)
       read.owner = &made;
     }
   }
+  for (std::uint32_t group = 0; group < cache_.groups(); ++group)
+    spares_ += static_cast<std::uint32_t>(cache_.spares(group).size());
   counted_.bytes_by_layer.assign(layout_.layers(), 0);
 }
 
@@ -109,7 +113,7 @@ Loader::~Loader() {
     for (std::uint32_t i = 0; i < of.placement->read_count; ++i) {
       if (!scheduler_.cancel(of.reads[i])) continue;
       --reads_open_;
-      if (--of.reads_open == 0) activity_.demand_end();
+      if (--of.reads_open == 0 && !of.guess) activity_.demand_end();
     }
   }
   quiet_.wait(lock, [this] { return reads_open_ == 0; });
@@ -133,6 +137,7 @@ void Loader::request(std::span<ExpertRequest* const> requests) noexcept {
       const ExpertCache::Asked asked = cache_.ask(request->key, request->tokens);
       request->hit = asked.hit;
       if (asked.slot == no_slot) continue;
+      if (load(asked.slot).guess) promote(load(asked.slot));
       attach(*request, asked.slot);
       if (!asked.hit) continue;
       request->reported_bits = slice_all;
@@ -141,6 +146,7 @@ void Loader::request(std::span<ExpertRequest* const> requests) noexcept {
     }
     for (ExpertRequest* request : requests)
       if (request->slot == no_slot) ask_missing(*request, chain);
+    if (spares_ > 0 && !requests.empty()) withdraw_guesses(requests.front()->key.layer);
     submit(chain, lock);
   }
   // From here on the span is not looked at: misses may be done with already.
@@ -158,6 +164,63 @@ void Loader::begin_call(std::span<ExpertRequest* const> requests) noexcept {
   cache_.begin(requests.front()->key.layer, call_tokens(choices, top_k_));
 }
 
+void Loader::suggest(LayerIndex layer, std::span<const ExpertIndex> experts) noexcept {
+  Chain chain;
+  std::unique_lock lock(mutex_);
+  for (const ExpertIndex expert : experts) {
+    const ExpertKey key{layer, expert};
+    if (cache_.find(key) != no_slot || waiting_[layout_.index(key)] > 0) continue;
+    const SlotIndex slot = cache_.guess(key);
+    if (slot == no_slot) break;
+    start(slot, key, true, chain);
+  }
+  submit(chain, lock);
+}
+
+void Loader::guess_bytes(std::uint64_t& guessed, std::uint64_t& used) const noexcept {
+  const std::lock_guard lock(mutex_);
+  guessed = counted_.guessed_bytes;
+  used = counted_.guesses_used_bytes;
+}
+
+// Under the lock: someone asks for a guess. What is still queued of it is wanted now.
+void Loader::promote(Load& of) noexcept {
+  of.guess = false;
+  counted_.guesses_used_bytes += of.placement->read_bytes();
+  if (of.reads_open == 0) return;
+  activity_.demand_begin();
+  for (std::uint32_t i = 0; i < of.placement->read_count; ++i)
+    scheduler_.reprioritize(of.reads[i], of.placement->reads[i].first ? ReadPriority::demand_first
+                                                                      : ReadPriority::demand_rest);
+}
+
+// Under the lock: guesses of a layer whose turn it is were wrong; those not begun are taken back.
+void Loader::withdraw_guesses(LayerIndex layer) noexcept {
+  if (submissions_ > 0) return;  // a range is cancelled only once queued
+  for (std::uint32_t group = 0; group < cache_.groups(); ++group) {
+    for (const SlotIndex slot : cache_.spares(group)) {
+      if (slot == no_slot || !load(slot).guess || load(slot).failed) continue;
+      Load& of = load(slot);
+      if (of.key.layer != layer || of.reads_open == 0) continue;
+      std::uint64_t bytes = 0;
+      for (std::uint32_t i = 0; i < of.placement->read_count; ++i) {
+        if (!scheduler_.cancel(of.reads[i])) continue;
+        bytes += of.reads[i].bytes;
+        --of.reads_open;
+        --reads_open_;
+      }
+      counted_.guessed_bytes -= bytes;
+      if (bytes == 0) continue;
+      if (of.reads_open == 0) {
+        cache_.withdraw(slot);
+      } else {
+        of.failed = true;  // a part of it: not to be taken for the whole
+        cache_.fail(slot);
+      }
+    }
+  }
+}
+
 // Under the lock: a load of its own, a share of one that began in the same call, or the queue.
 void Loader::ask_missing(ExpertRequest& request, Chain& chain) noexcept {
   if (cache_.state(request.key) == ExpertCache::State::loading) {
@@ -171,12 +234,12 @@ void Loader::ask_missing(ExpertRequest& request, Chain& chain) noexcept {
     enqueue(request);
     return;
   }
-  start(slot, request.key, chain);
+  start(slot, request.key, false, chain);
   attach(request, slot);
 }
 
 // Under the lock: prepares the reads of a newly assigned slot and appends it to the chain.
-void Loader::start(SlotIndex slot, ExpertKey key, Chain& chain) noexcept {
+void Loader::start(SlotIndex slot, ExpertKey key, bool guess, Chain& chain) noexcept {
   Load& of = load(slot);
   MILLRACE_CHECK(of.reads_open == 0 && of.joined == nullptr);
   const ExpertPlacement& placement = layout_.at(key);
@@ -184,6 +247,7 @@ void Loader::start(SlotIndex slot, ExpertKey key, Chain& chain) noexcept {
   of.placement = &placement;
   of.ready_bits = 0;
   of.failed = false;
+  of.guess = guess;
   of.next_started = nullptr;
   of.reads_open = placement.read_count;
   for (std::uint32_t i = 0; i < placement.read_count; ++i) {
@@ -195,12 +259,18 @@ void Loader::start(SlotIndex slot, ExpertKey key, Chain& chain) noexcept {
     read.needed_bytes = from.needed_bytes;
     read.target = of.block.data + from.slot_offset_bytes;
     read.buffer = of.block.buffer;
-    read.priority = from.first ? ReadPriority::demand_first : ReadPriority::demand_rest;
+    read.priority = guess        ? ReadPriority::speculative
+                    : from.first ? ReadPriority::demand_first
+                                 : ReadPriority::demand_rest;
   }
   reads_open_ += placement.read_count;
   const std::uint64_t bytes = placement.read_bytes();
-  counted_.demanded_bytes += bytes;
-  counted_.bytes_by_layer[key.layer] += bytes;
+  if (guess) {
+    counted_.guessed_bytes += bytes;
+  } else {
+    counted_.demanded_bytes += bytes;
+    counted_.bytes_by_layer[key.layer] += bytes;
+  }
   (chain.first == nullptr ? chain.first : chain.last->next_started) = &of;
   chain.last = &of;
 }
@@ -237,7 +307,7 @@ void Loader::submit(const Chain& chain, std::unique_lock<std::mutex>& lock) noex
   lock.unlock();
   Submission submission(scheduler_);
   for (Load* of = chain.first; of != nullptr; of = of->next_started) {
-    activity_.demand_begin();
+    if (!of->guess) activity_.demand_begin();
     for (std::uint32_t i = 0; of->placement->reads[i].first; ++i) submission.add(of->reads[i]);
   }
   for (Load* of = chain.first; of != nullptr;) {
@@ -315,7 +385,7 @@ void Loader::serve(std::uint32_t group, Chain& chain) noexcept {
     const SlotIndex slot = cache_.assign(request.key, request.tokens);
     if (slot == no_slot) return;
     leave_queue(request);
-    start(slot, request.key, chain);
+    start(slot, request.key, false, chain);
     attach(request, slot);
     if (waiting_[layout_.index(request.key)] > 0) join_waiting(queue, slot, request.key);
   }
@@ -348,7 +418,7 @@ void Loader::complete(Load& of, const RangeRead& read, int status) noexcept {
   if (status == 0) of.ready_bits |= from.bits;
   else if (!of.failed && !closing_) fail(of, from, status);
   if (--of.reads_open == 0) {
-    activity_.demand_end();
+    if (!of.guess) activity_.demand_end();
     const SlotIndex slot = slot_of(of);
     if (!closing_ && cache_.finish(slot)) serve(cache_.group(slot), chain);
   }
@@ -360,9 +430,10 @@ void Loader::complete(Load& of, const RangeRead& read, int status) noexcept {
 
 void Loader::fail(Load& of, const ExpertRead& read, int status) {
   of.failed = true;
+  cache_.fail(slot_of(of));
+  if (of.guess) return;  // whoever asks for it tries again and hears what is wrong
   of.error.what = read_error_text(*files_[read.file], of.key, read, status);
   ++counted_.failures;
-  cache_.fail(slot_of(of));
 }
 
 // The next joined request that has something to hear; it is marked as having heard it.

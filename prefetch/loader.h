@@ -42,6 +42,8 @@ struct LoaderStats {
   std::uint64_t evictions = 0;
   std::uint64_t demanded_bytes = 0;  // of the loads, rounded to blocks; joined requests add nothing
   std::vector<std::uint64_t> bytes_by_layer;  // demanded_bytes by layer
+  std::uint64_t guessed_bytes = 0;            // read or being read without having been asked for
+  std::uint64_t guesses_used_bytes = 0;       // of them: asked for later
 };
 LoaderStats operator-(LoaderStats later, const LoaderStats& earlier);
 
@@ -55,6 +57,7 @@ struct LoaderParts {
   ActivityClock& activity;
   std::uint32_t top_k = 0;
   std::unique_ptr<EvictionPolicy> policy;
+  std::uint32_t spares = 0;  // slots of each group for guesses (ExpertCache)
 };
 
 class Loader final : public ExpertSource {
@@ -73,6 +76,19 @@ class Loader final : public ExpertSource {
   // reported.
   void release(ExpertRequest& request) noexcept override;
 
+  // Reads experts that may be asked for soon into spare slots, behind everything that is asked for.
+  // Those that are there, wanted or being read are passed over; so are all behind the first that
+  // finds no spare. A guess of `layer` that is not used by the next call of it, and has not begun
+  // to be read by then, is taken back.
+  void suggest(LayerIndex layer, std::span<const ExpertIndex> experts) noexcept;
+  // Slots for guesses, of all groups.
+  std::uint32_t spares() const noexcept { return spares_; }
+  // LoaderStats::guessed_bytes and guesses_used_bytes alone: allocates nothing.
+  void guess_bytes(std::uint64_t& guessed, std::uint64_t& used) const noexcept;
+  std::uint64_t largest_expert_bytes() const noexcept {
+    return layout_.classes().empty() ? 0 : layout_.classes().back().slot_bytes;
+  }
+
   LoaderStats stats() const;
   // Fixed facts (slots, policy) at any time; states and counters only while nothing is asked for.
   const ExpertCache& cache() const noexcept { return cache_; }
@@ -90,6 +106,7 @@ class Loader final : public ExpertSource {
     std::uint32_t reads_open = 0;
     unsigned ready_bits = 0;
     bool failed = false;
+    bool guess = false;  // nobody has asked for it
     Error error{ErrorCode::io, {}};
   };
   struct Queue {  // requests that wait for a slot of one group
@@ -105,8 +122,10 @@ class Loader final : public ExpertSource {
   SlotIndex slot_of(const Load& of) const noexcept {
     return static_cast<SlotIndex>(&of - loads_.data());
   }
+  void promote(Load& of) noexcept;
+  void withdraw_guesses(LayerIndex layer) noexcept;
   void begin_call(std::span<ExpertRequest* const> requests) noexcept;
-  void start(SlotIndex slot, ExpertKey key, Chain& chain) noexcept;
+  void start(SlotIndex slot, ExpertKey key, bool guess, Chain& chain) noexcept;
   void attach(ExpertRequest& request, SlotIndex slot) noexcept;
   void leave_load(ExpertRequest& request) noexcept;
   void ask_missing(ExpertRequest& request, Chain& chain) noexcept;
@@ -127,6 +146,7 @@ class Loader final : public ExpertSource {
   ReadScheduler& scheduler_;
   ActivityClock& activity_;
   std::uint32_t top_k_;
+  std::uint32_t spares_ = 0;
 
   mutable std::mutex mutex_;
   std::condition_variable quiet_;  // a callback returned that someone waits for, or the last read

@@ -28,6 +28,7 @@ struct EngineConfig {
   ReaderKind io = ReaderKind::automatic;
   DirectMode direct = DirectMode::automatic;
   std::string policy = eviction_policy_default;  // eviction policy of the expert cache
+  std::string prefetch = "off";                  // predictor (predictor_names()), or off
   std::uint32_t queue_depth = 0;  // reads in flight; 0: the drive profile's, or the default
   std::uint64_t piece_bytes = 0;  // of one read; 0: the drive profile's, or the default
   std::string profile_folder;     // of drive profiles; empty: none is used

@@ -138,6 +138,7 @@ Status Engine::load_trunk() {
 
 Status Engine::build_pipeline() {
   if (plan_.slots.slots > 0) {
+    const std::uint32_t spares = config_.prefetch == "off" ? 0 : 2 * spec_.hparams.experts_used;
     auto policy = make_eviction_policy(config_.policy);
     MILLRACE_CHECK(policy.has_value());  // the name was checked with the flags
     loader_ = std::make_unique<Loader>(LoaderParts{.layout = layout_,
@@ -147,14 +148,34 @@ Status Engine::build_pipeline() {
                                                    .scheduler = *scheduler_,
                                                    .activity = activity_,
                                                    .top_k = spec_.hparams.experts_used,
-                                                   .policy = *std::move(policy)});
+                                                   .policy = *std::move(policy),
+                                                   .spares = spares});
+    if (loader_->spares() > 0) {
+      MILLRACE_TRY(make_prefetcher());
+    } else if (spares > 0 && !plan_.slots.complete) {
+      log_info(
+          fmt::format("--prefetch {}: a cache of {} slots has none to spare: nothing is read ahead",
+                      config_.prefetch, plan_.slots.slots));
+    }
   }
   MILLRACE_ASSIGN(arena_, ComputeArena::create(plan_.threads));
-  walk_ =
-      std::make_unique<BatchWalk>(BatchWalk::Parts{spec_, *kernels_, config_.activations, *trunk_,
-                                                   loader_.get(), *arena_, activity_, cancel_},
-                                  plan_.batch_tokens);
+  walk_ = std::make_unique<BatchWalk>(
+      BatchWalk::Parts{spec_, *kernels_, config_.activations, *trunk_, loader_.get(), *arena_,
+                       activity_, cancel_, prefetcher_.get()},
+      plan_.batch_tokens);
   places_.resize(plan_.batch_tokens);
+  return {};
+}
+
+Status Engine::make_prefetcher() {
+  MILLRACE_ASSIGN(auto predictor, make_predictor(config_.prefetch));
+  const PredictorShape shape{.layers = spec_.hparams.layers,
+                             .experts = spec_.hparams.experts,
+                             .top_k = spec_.hparams.experts_used};
+  std::vector<bool> routed;
+  for (const LayerSpec& layer : spec_.layers) routed.push_back(layer.experts);
+  prefetcher_ =
+      std::make_unique<Prefetcher>(*loader_, std::move(predictor), shape, std::move(routed));
   return {};
 }
 

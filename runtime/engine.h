@@ -19,6 +19,7 @@
 #include "model/tokenizer/tokenizer.h"
 #include "model/trunk_store.h"
 #include "prefetch/loader.h"
+#include "prefetch/prefetcher.h"
 #include "runtime/base/activity.h"
 #include "runtime/config.h"
 #include "runtime/estimate/predict.h"
@@ -95,6 +96,7 @@ class Engine {
   const RunFloor* run_floor() const noexcept { return run_floor_.get(); }
   bool direct() const noexcept;  // all files with O_DIRECT
   std::string policy() const { return config_.policy; }
+  const Prefetcher* prefetcher() const noexcept { return prefetcher_.get(); }  // null: off
   EngineCounters counters() const;
   PinnedMemoryStats memory() const { return memory_.stats(); }
   double load_seconds() const noexcept { return load_seconds_; }
@@ -109,6 +111,7 @@ class Engine {
   Status start_reading();
   Status load_trunk();
   Status build_pipeline();
+  Status make_prefetcher();
 
   EngineConfig config_;
   ProgressLine& progress_;
@@ -136,6 +139,7 @@ class Engine {
   std::unique_ptr<RunFloor> run_floor_;
   std::unique_ptr<TrunkStore> trunk_;
   std::unique_ptr<Loader> loader_;
+  std::unique_ptr<Prefetcher> prefetcher_;
   std::unique_ptr<ComputeArena> arena_;
   std::unique_ptr<BatchWalk> walk_;
   std::vector<TokenPlace> places_;

@@ -132,6 +132,33 @@ Json cache_json(const Engine& engine, const Figures& figures) {
   return json;
 }
 
+// Without guesses everything but the name is null.
+Json prefetch_json(const Engine& engine, const Figures& figures) {
+  Json json = Json::object();
+  const Prefetcher* const prefetcher = engine.prefetcher();
+  json.set("predictor", prefetcher == nullptr ? "off" : prefetcher->name());
+  if (prefetcher == nullptr) {
+    for (const char* key : {"issued_bytes", "useful_bytes", "wasted_bytes", "recall", "precision"})
+      json.set(key, Json());
+    return json;
+  }
+  const std::uint64_t issued = figures.all.experts.guessed_bytes;
+  const std::uint64_t used = std::min(issued, figures.all.experts.guesses_used_bytes);
+  json.set("issued_bytes", issued).set("useful_bytes", used).set("wasted_bytes", issued - used);
+  json.set("recall", prefetcher->total().recall());
+  json.set("precision", prefetcher->total().precision());
+  json.set("pauses", prefetcher->pauses());
+  Json layers = Json::array();
+  for (std::size_t layer = 0; layer < prefetcher->scores().size(); ++layer) {
+    const GuessScore& score = prefetcher->scores()[layer];
+    if (score.chosen == 0) continue;
+    Json item = Json::object();
+    item.set("layer", std::uint64_t{layer}).set("recall", score.recall());
+    layers.push(std::move(item.set("precision", score.precision())));
+  }
+  return json.set("layers", std::move(layers));
+}
+
 }  // namespace
 
 Json report_json(const Engine& engine, const GenerateResult& result) {
@@ -157,11 +184,7 @@ Json report_json(const Engine& engine, const GenerateResult& result) {
   decode.set("overlapped_seconds", seconds(times.overlapped_ns));
   json.set("decode", std::move(decode));
   json.set("cache", cache_json(engine, figures));
-  Json prefetch = Json::object();
-  prefetch.set("predictor", "off");
-  for (const char* key : {"issued_bytes", "useful_bytes", "wasted_bytes", "recall", "precision"})
-    prefetch.set(key, Json());
-  json.set("prefetch", std::move(prefetch));
+  json.set("prefetch", prefetch_json(engine, figures));
   json.set("io", io_json(engine, figures));
   Json memory = Json::object();
   memory.set("plan_bytes", engine.plan().total_bytes());
@@ -198,6 +221,17 @@ std::string cache_row(const Engine& engine, const Figures& figures) {
                      decode_requests == 0 ? std::string("none")
                                           : fmt::format("{:.1f} %", 100 * share(figures.decode.hits,
                                                                                 decode_requests)));
+}
+
+std::string prefetch_row(const Engine& engine, const Figures& figures) {
+  const std::uint64_t issued = figures.all.experts.guessed_bytes;
+  const std::uint64_t used = std::min(issued, figures.all.experts.guesses_used_bytes);
+  const GuessScore total = engine.prefetcher()->total();
+  return fmt::format(
+      "{}: {} read ahead, {} of it used; {:.1f} % of the choices guessed, {:.1f} % of "
+      "the guesses right, {} pauses",
+      engine.prefetcher()->name(), format_bytes(issued), format_bytes(used), 100 * total.recall(),
+      100 * total.precision(), engine.prefetcher()->pauses());
 }
 
 std::string reading_row(const Engine& engine, const Figures& figures) {
@@ -277,6 +311,7 @@ std::string report_table(const Engine& engine, const GenerateResult& result) {
                                   100 * seconds(times.stalled_ns) / whole,
                                   100 * seconds(times.other_ns) / whole));
   if (spec.hparams.experts > 0) text += row("cache", cache_row(engine, figures));
+  if (engine.prefetcher() != nullptr) text += row("prefetch", prefetch_row(engine, figures));
   text += row("reading", reading_row(engine, figures));
   if (figures.floor.rate > 0) text += row("floor", floor_row(figures.floor));
   text += row("memory", memory_row(engine));

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "prefetch/eviction_policy.h"
+#include "prefetch/predictor.h"
 #include "runtime/base/log.h"
 #include "runtime/embedded_model.h"
 #include "tools/user_folders.h"
@@ -148,7 +149,10 @@ void EngineFlags::add_to(CLI::App& app, bool with_model) {
       ->check(CLI::Range(1u, limits::queue_depth_max));
   app.add_option("--piece", piece, "size of one read: 512K, 2M [the drive profile's, or 1M]")
       ->check(not_empty());
-  app.add_option("--prefetch", prefetch, "predictor: off")->capture_default_str();
+  app.add_option("--prefetch", prefetch,
+                 fmt::format("reads experts ahead that it guesses: off, {}",
+                             fmt::join(predictor_names(), ", ")))
+      ->capture_default_str();
   app.add_option("--policy", policy,
                  fmt::format("eviction policy of the expert cache: {}",
                              fmt::join(eviction_policy_names(), ", ")))
@@ -198,8 +202,8 @@ Result<EngineConfig> EngineFlags::config() const {
   made.queue_depth = depth;
   MILLRACE_ASSIGN(made.piece_bytes, piece_flag(piece));
   made.profile_folder = cache_folder();
-  MILLRACE_ASSIGN(const bool no_prefetch, choice<bool>("--prefetch", prefetch, {{"off", true}}));
-  static_cast<void>(no_prefetch);
+  if (prefetch != "off") MILLRACE_TRY(make_predictor(prefetch));
+  made.prefetch = prefetch;
   MILLRACE_ASSIGN(const auto known_policy, make_eviction_policy(policy));
   static_cast<void>(known_policy);
   made.policy = policy;

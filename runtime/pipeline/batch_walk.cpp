@@ -18,7 +18,7 @@ BatchWalk::BatchWalk(const Parts& parts, std::size_t tokens_max)
     : parts_(parts),
       h_(parts.spec.hparams),
       tokens_max_(tokens_max),
-      graph_(parts.arena, h_.experts + 1),
+      graph_(parts.arena, h_.experts + 2),
       residual_(h_, tokens_max),
       attention_(h_, *parts.spec.family, tokens_max, parts.arena.workers()),
       moe_({parts.spec, parts.kernels, parts.mode, parts.experts, parts.trunk.hash_routes(),
@@ -32,6 +32,7 @@ BatchWalk::BatchWalk(const Parts& parts, std::size_t tokens_max)
   shared_out_.resize(sizes.shared_floats);
   shared_factor_.resize(tokens_max);
   logits_.resize(sizes.logits_floats);
+  if (parts.prefetcher != nullptr) router_ahead_.emplace(parts.spec, parts.kernels, parts.trunk);
   add_rotations(h_.rope, h_.magnitude);
   if (!h_.compression.ratios.empty()) add_rotations(h_.compression.rope, h_.magnitude);
 }
@@ -103,6 +104,7 @@ unsigned BatchWalk::begin_layer(LayerIndex layer) noexcept {
   layer_ = layer;
   job_count_ = 0;
   shared_job_ = no_job;
+  guess_job_ = no_job;
   if (parts_.cancel.load(std::memory_order_relaxed))
     error_.set({ErrorCode::cancelled, "interrupted"});
   if (failed()) return 0;
@@ -193,27 +195,46 @@ unsigned BatchWalk::moe_layer(LayerIndex layer, const LayerWeights& weights) {
   norm_rows(weights.vector(VectorRole::ffn_norm), rounding, layer);
   if (failed()) return 0;
   const unsigned jobs = moe_.route(layer, weights, tokens_, normed_, routing_sink_);
-  if (jobs == 0 || !shared_gate.present()) return jobs;
-  shared_job_ = jobs;
-  shared_weights_ = &weights;
-  return jobs + 1;
+  if (jobs == 0) return 0;
+  unsigned all = jobs;
+  if (shared_gate.present()) {
+    shared_job_ = all++;
+    shared_weights_ = &weights;
+  }
+  if (parts_.prefetcher != nullptr && tokens_.size() == 1) {
+    parts_.prefetcher->chosen(layer, moe_.choice());
+    guess_job_ = all++;
+  }
+  return all;
 }
 
+// The trunk's jobs come last, so that reading begins first.
 void BatchWalk::request_experts(LayerIndex /*layer*/) noexcept {
+  const unsigned shared = shared_job_;
+  const unsigned guess = guess_job_;
   moe_.request();
-  if (shared_job_ != no_job) graph_.deliver(shared_job_, slice_all);
+  if (guess != no_job) graph_.deliver(guess, slice_all);
+  if (shared != no_job) graph_.deliver(shared, slice_all);
+}
+
+// A job, so that the stream and the prefetcher are its own until the layer's end.
+void BatchWalk::look_ahead() noexcept {
+  router_ahead_->look(*parts_.prefetcher, layer_, tokens_.front().id, residual_.input(0));
+  parts_.prefetcher->look_ahead(layer_);
 }
 
 void BatchWalk::gate_up(unsigned job, unsigned worker) noexcept {
   if (failed()) return;
   const ComputeScope computing(parts_.activity);
-  if (job == shared_job_) shared_gate_up();
+  if (job == guess_job_) look_ahead();
+  else if (job == shared_job_) shared_gate_up();
   else moe_.gate_up(job, worker);
 }
 
 void BatchWalk::down(unsigned job, unsigned /*worker*/) noexcept {
   {
     const ComputeScope computing(parts_.activity);
+    if (job == guess_job_) return;
     if (job != shared_job_) moe_.down(job);
     else if (!failed()) shared_down();
   }

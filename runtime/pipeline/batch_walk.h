@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "runtime/graph/layer_graph.h"
 #include "runtime/pipeline/first_error.h"
 #include "runtime/pipeline/moe_layer.h"
+#include "runtime/pipeline/router_ahead.h"
 
 namespace millrace {
 
@@ -37,7 +39,8 @@ class BatchWalk final : public LayerWork {
     ExpertSource* experts;  // null for dense models
     ComputeArena& arena;
     ActivityClock& activity;
-    const std::atomic<bool>& cancel;  // checked between layers
+    const std::atomic<bool>& cancel;   // checked between layers
+    Prefetcher* prefetcher = nullptr;  // null: nothing is guessed
   };
   // `tokens_max`: the largest batch.
   BatchWalk(const Parts& parts, std::size_t tokens_max);
@@ -59,7 +62,8 @@ class BatchWalk final : public LayerWork {
   void set_layer_hook(const FunctionRef<void(LayerIndex)>* hook) noexcept { layer_hook_ = hook; }
 
   // LayerWork, for the graph. The jobs of a MoE layer are its experts, and behind them the shared
-  // expert, if there is one: it computes while the others are being read.
+  // expert, if there is one, and the guess for the next layers: they compute while the others are
+  // being read.
   unsigned begin_layer(LayerIndex layer) noexcept override;
   void request_experts(LayerIndex layer) noexcept override;
   void gate_up(unsigned job, unsigned worker) noexcept override;
@@ -88,6 +92,7 @@ class BatchWalk final : public LayerWork {
   StreamWeights head_streams() const noexcept;
   void dense_layer(LayerIndex layer, const LayerWeights& weights);
   unsigned moe_layer(LayerIndex layer, const LayerWeights& weights);
+  void look_ahead() noexcept;
   GatedFfn trunk_ffn(LayerIndex layer, const LayerWeights& weights) const noexcept;
   void shared_gate_up() noexcept;
   void shared_down() noexcept;
@@ -108,6 +113,7 @@ class BatchWalk final : public LayerWork {
   unsigned job_count_ = 0;
   static constexpr unsigned no_job = ~0u;
   unsigned shared_job_ = no_job;                  // in this layer
+  unsigned guess_job_ = no_job;                   // of a single token, if anything is guessed
   const LayerWeights* shared_weights_ = nullptr;  // held until it is done
 
   // Buffers; rows are tokens.
@@ -121,6 +127,7 @@ class BatchWalk final : public LayerWork {
   std::vector<float> trunk_up_;  // tokens x its width
   std::vector<float> shared_out_, shared_factor_;
   std::vector<float> logits_;
+  std::optional<RouterAhead> router_ahead_;
 };
 
 }  // namespace millrace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/pipeline/bad_numbers.h"
+#include "runtime/pipeline/router_ahead.h"
 
 namespace millrace {
 
@@ -82,14 +83,7 @@ unsigned MoeLayer::route(LayerIndex layer, const LayerWeights& weights,
     return 0;
   }
   const std::size_t used = h().experts_used;
-  const RouterRule rule{.gating = h().gating,
-                        .normalize = h().normalize_weights,
-                        .scale = h().weights_scale,
-                        .experts = h().experts,
-                        .used = used,
-                        .groups = h().groups,
-                        .groups_used = h().groups_used,
-                        .selection_bias = weights.vector(VectorRole::selection_bias)};
+  const RouterRule rule = router_rule(h(), weights);
   parts_.arena.for_ranges(tokens.size(), token_grain,
                           [&](std::size_t begin, std::size_t end, unsigned) {
                             for (std::size_t t = begin; t < end; ++t) {

@@ -57,6 +57,10 @@ class MoeLayer {
                  const ActivationRows& normed, const RoutingSink* sink);
   // Called before each choice, as long as it is set.
   void set_input_sink(const RouterInputSink* sink) noexcept { input_sink_ = sink; }
+  // The choice of the batch's only token, in rank order; after route().
+  std::span<const ExpertIndex> choice() const noexcept {
+    return {chosen_.data(), h().experts_used};
+  }
   // Asks for the experts of all jobs.
   void request() noexcept;
   void gate_up(unsigned job, unsigned worker) noexcept;

@@ -18,7 +18,7 @@ using namespace millrace::test;
 
 namespace {
 
-constexpr std::size_t setting_count = 7;
+constexpr std::size_t setting_count = 9;
 using Choice = std::array<std::size_t, setting_count>;  // a value's index for each setting
 
 struct Settings {
@@ -29,10 +29,13 @@ struct Settings {
   std::vector<DirectMode> direct = {DirectMode::automatic, DirectMode::off};
   std::vector<std::uint64_t> trunks;  // bytes: ring only, some layers, all
   std::vector<std::uint32_t> batches = {1, 7, 512};
+  std::vector<std::string> policies = {eviction_policy_names().begin(),
+                                       eviction_policy_names().end()};
+  std::vector<std::string> prefetches = {"off", "router2", "previous", "wrong"};
 
   Choice counts() const {
-    return {isas.size(),   threads.size(), caches.size(), readers.size(),
-            direct.size(), trunks.size(),  batches.size()};
+    return {isas.size(),   threads.size(), caches.size(),   readers.size(),   direct.size(),
+            trunks.size(), batches.size(), policies.size(), prefetches.size()};
   }
 
   EngineConfig config(const Choice& choice) const {
@@ -45,6 +48,8 @@ struct Settings {
     made.direct = direct[choice[4]];
     made.trunk = {SizeSpec::Kind::bytes, trunks[choice[5]], 0};
     made.batch_tokens = batches[choice[6]];
+    made.policy = policies[choice[7]];
+    made.prefetch = prefetches[choice[8]];
     made.context = 128;
     return made;
   }
@@ -55,7 +60,8 @@ struct Settings {
            std::to_string(made.cache.bytes) + ", " +
            (made.io == ReaderKind::uring ? "uring" : "threads") + ", direct " +
            (made.direct == DirectMode::off ? "off" : "auto") + ", trunk " +
-           std::to_string(made.trunk.bytes) + ", -ub " + std::to_string(made.batch_tokens);
+           std::to_string(made.trunk.bytes) + ", -ub " + std::to_string(made.batch_tokens) +
+           ", policy " + made.policy + ", prefetch " + made.prefetch;
   }
 };
 

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "io/errno_text.h"
 #include "runtime/base/check.h"
+#include "runtime/base/hash.h"
 
 namespace millrace {
 namespace {
@@ -23,10 +25,17 @@ const char* slice_names(unsigned bits) {
   }
 }
 
+// What a read ends with whose bytes do not match their digest; no reader reports it.
+constexpr int damaged_status = EBADMSG;
+
 std::string read_error_text(const File& file, ExpertKey key, const ExpertRead& read, int status) {
   std::string text =
       fmt::format("{}: layer {} expert {} {}: offset {}: {}", file.path(), key.layer, key.expert,
-                  slice_names(read.bits), read.offset_bytes, errno_text(status));
+                  slice_names(read.bits), read.offset_bytes,
+                  status == damaged_status
+                      ? "the bytes are not those that were packed, also when read again (millrace "
+                        "verify lists all that are damaged)"
+                      : errno_text(status));
   const Result<std::uint64_t> now = file.current_size();
   if (now && now.value() < file.size_bytes())
     text += fmt::format("; the file was truncated from {} to {} bytes while in use",
@@ -66,6 +75,7 @@ LoaderStats operator-(LoaderStats later, const LoaderStats& earlier) {
   later.waits -= earlier.waits;
   later.loads -= earlier.loads;
   later.failures -= earlier.failures;
+  later.rereads -= earlier.rereads;
   later.evictions -= earlier.evictions;
   later.demanded_bytes -= earlier.demanded_bytes;
   for (std::size_t i = 0; i < later.bytes_by_layer.size() && i < earlier.bytes_by_layer.size(); ++i)
@@ -78,6 +88,7 @@ LoaderStats operator-(LoaderStats later, const LoaderStats& earlier) {
 Loader::Loader(LoaderParts parts)
     : layout_(parts.layout),
       files_(parts.files),
+      digests_(parts.digests),
       scheduler_(parts.scheduler),
       activity_(parts.activity),
       top_k_(parts.top_k),
@@ -86,6 +97,7 @@ Loader::Loader(LoaderParts parts)
       queues_(parts.plan.groups.size()),
       waiting_(parts.layout.experts(), 0) {
   MILLRACE_CHECK(parts.blocks.size() == cache_.slots());
+  MILLRACE_CHECK(digests_.empty() || digests_.size() == layout_.experts());
   const auto registered = static_cast<std::int32_t>(scheduler_.registered_buffers());
   for (std::size_t i = 0; i < loads_.size(); ++i) {
     Load& made = loads_[i];
@@ -246,6 +258,7 @@ void Loader::start(SlotIndex slot, ExpertKey key, bool guess, Chain& chain) noex
   of.key = key;
   of.placement = &placement;
   of.ready_bits = 0;
+  of.reread_bits = 0;
   of.failed = false;
   of.guess = guess;
   of.next_started = nullptr;
@@ -408,13 +421,51 @@ void Loader::join_waiting(Queue& queue, SlotIndex slot, ExpertKey key) noexcept 
 
 void Loader::read_done(RangeRead& read, int status) {
   Load& of = *static_cast<Load*>(read.owner);
-  of.loader->complete(of, read, status);
+  Loader& loader = *of.loader;
+  if (status == 0 && !loader.undamaged(of, read)) {
+    if (loader.read_again(of, read)) return;
+    status = damaged_status;
+  }
+  loader.complete(of, read, status);
+}
+
+const ExpertRead& Loader::placed(const Load& of, const RangeRead& read) noexcept {
+  return of.placement->reads[static_cast<std::size_t>(&read - of.reads.data())];
+}
+
+// Whether the slices of a read that ended well are those that were packed.
+bool Loader::undamaged(const Load& of, const RangeRead& read) const noexcept {
+  if (digests_.empty()) return true;
+  const SliceDigests& digests = digests_[layout_.index(of.key)];
+  for (std::size_t slice = 0; slice < digests.size(); ++slice) {
+    if ((placed(of, read).bits & (1U << slice)) == 0) continue;
+    const std::byte* data = of.block.data + of.placement->data_offset[slice];
+    if (hash64(data, of.placement->data_bytes[slice]) != digests[slice]) return false;
+  }
+  return true;
+}
+
+// Once per read: a wrong bit may have been picked up on the way. False: no more.
+bool Loader::read_again(Load& of, RangeRead& read) noexcept {
+  std::unique_lock lock(mutex_);
+  const unsigned bits = placed(of, read).bits;
+  if (closing_ || (of.reread_bits & bits) != 0) return false;
+  of.reread_bits |= bits;
+  ++counted_.rereads;
+  ++submissions_;
+  lock.unlock();
+  RangeRead* const again = &read;
+  scheduler_.submit({&again, 1});
+  lock.lock();
+  --submissions_;
+  if (closing_) quiet_.notify_all();
+  return true;
 }
 
 void Loader::complete(Load& of, const RangeRead& read, int status) noexcept {
   Chain chain;
   std::unique_lock lock(mutex_);
-  const ExpertRead& from = of.placement->reads[static_cast<std::size_t>(&read - of.reads.data())];
+  const ExpertRead& from = placed(of, read);
   if (status == 0) of.ready_bits |= from.bits;
   else if (!of.failed && !closing_) fail(of, from, status);
   if (--of.reads_open == 0) {
@@ -432,6 +483,7 @@ void Loader::fail(Load& of, const ExpertRead& read, int status) {
   of.failed = true;
   cache_.fail(slot_of(of));
   if (of.guess) return;  // whoever asks for it tries again and hears what is wrong
+  of.error.code = status == damaged_status ? ErrorCode::verify : ErrorCode::io;
   of.error.what = read_error_text(*files_[read.file], of.key, read, status);
   ++counted_.failures;
 }

@@ -39,6 +39,7 @@ struct LoaderStats {
   std::uint64_t waits = 0;     // of the misses: found no slot at first
   std::uint64_t loads = 0;     // experts read
   std::uint64_t failures = 0;  // loads that failed
+  std::uint64_t rereads = 0;   // reads whose bytes did not match their digest, repeated
   std::uint64_t evictions = 0;
   std::uint64_t demanded_bytes = 0;  // of the loads, rounded to blocks; joined requests add nothing
   std::vector<std::uint64_t> bytes_by_layer;  // demanded_bytes by layer
@@ -47,12 +48,18 @@ struct LoaderStats {
 };
 LoaderStats operator-(LoaderStats later, const LoaderStats& earlier);
 
+// XXH3-64 of an expert's slices: gate, up, down.
+using SliceDigests = std::array<std::uint64_t, 3>;
+
 // All referenced objects outlive the loader.
 struct LoaderParts {
   const SlotLayout& layout;
   const SlotPlan& plan;                 // only read by the constructor
   std::span<const PinnedBlock> blocks;  // as allocate_slots() gave them; memory outlives the loader
   std::span<const File* const> files;   // as the scheduler's; for messages
+  // By SlotLayout::index, or empty: what was read is compared with them, read once more if it
+  // differs, and then refused (`verify`).
+  std::span<const SliceDigests> digests = {};
   ReadScheduler& scheduler;
   ActivityClock& activity;
   std::uint32_t top_k = 0;
@@ -105,6 +112,7 @@ class Loader final : public ExpertSource {
     Load* next_started = nullptr;     // in a chain that goes to submit()
     std::uint32_t reads_open = 0;
     unsigned ready_bits = 0;
+    unsigned reread_bits = 0;  // of slices that were read again
     bool failed = false;
     bool guess = false;  // nobody has asked for it
     Error error{ErrorCode::io, {}};
@@ -136,6 +144,9 @@ class Loader final : public ExpertSource {
   void submit(const Chain& chain, std::unique_lock<std::mutex>& lock) noexcept;
 
   static void read_done(RangeRead& read, int status);
+  static const ExpertRead& placed(const Load& of, const RangeRead& read) noexcept;
+  bool undamaged(const Load& of, const RangeRead& read) const noexcept;
+  bool read_again(Load& of, RangeRead& read) noexcept;
   void complete(Load& of, const RangeRead& read, int status) noexcept;
   void fail(Load& of, const ExpertRead& read, int status);
   ExpertRequest* next_report(Load& of, unsigned& bits) noexcept;
@@ -143,6 +154,7 @@ class Loader final : public ExpertSource {
 
   const SlotLayout& layout_;
   std::span<const File* const> files_;
+  std::span<const SliceDigests> digests_;
   ReadScheduler& scheduler_;
   ActivityClock& activity_;
   std::uint32_t top_k_;

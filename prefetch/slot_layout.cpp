@@ -33,6 +33,7 @@ class Placer {
       made.data_offset[1] = add(expert.up, slice_up, true);
     }
     made.data_offset[2] = add(expert.down, slice_down, false);
+    made.data_bytes = {expert.gate.bytes(), expert.up.bytes(), expert.down.bytes()};
   }
 
   ExpertPlacement made;

@@ -32,6 +32,7 @@ struct ExpertRead {
 struct ExpertPlacement {
   std::array<ExpertRead, 3> reads;             // the first `read_count`, in order of need
   std::array<std::uint64_t, 3> data_offset{};  // of gate, up, down from the start of the slot
+  std::array<std::uint64_t, 3> data_bytes{};   // of each
   std::uint32_t read_count = 0;
   std::uint32_t slot_class = 0;
 

@@ -16,6 +16,7 @@ namespace millrace {
 
 struct EngineConfig {
   std::string model_path;
+  std::string pool_path;  // packed pool to read the experts from; empty: the model's own files
   std::string preset = "auto";
   SizeSpec cache;                    // of the expert pool; unset: the preset's
   SizeSpec trunk;                    // of the trunk; unset: the preset's

@@ -11,6 +11,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/machine.h"
+#include "runtime/pack.h"
 
 namespace millrace {
 
@@ -43,6 +44,13 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, Progr
 Status Engine::open_model(const Checkpoint& checkpoint) {
   MILLRACE_ASSIGN(spec_, read_model_spec(checkpoint));
   metadata_bytes_ = checkpoint.metadata_bytes();
+  if (!config_.pool_path.empty()) {
+    MILLRACE_ASSIGN(const PackIndex pack, use_pack(spec_, config_.pool_path));
+    for (LayerIndex layer = 0; layer < pack.layers.size(); ++layer)
+      for (const PackedExpert& expert : pack.layers[layer])
+        digests_.push_back(
+            {expert.slices[0].digest, expert.slices[1].digest, expert.slices[2].digest});
+  }
   auto tokenizer = Tokenizer::from_checkpoint(checkpoint);
   if (tokenizer) tokenizer_ = std::make_unique<Tokenizer>(*std::move(tokenizer));
   else tokenizer_error_ = std::move(tokenizer).error();
@@ -145,6 +153,7 @@ Status Engine::build_pipeline() {
                                                    .plan = plan_.slots,
                                                    .blocks = slots_,
                                                    .files = file_list_,
+                                                   .digests = digests_,
                                                    .scheduler = *scheduler_,
                                                    .activity = activity_,
                                                    .top_k = spec_.hparams.experts_used,

@@ -131,6 +131,7 @@ class Engine {
   SlotLayout layout_;
   std::optional<DriveProfile> profile_;
   std::optional<Prediction> prediction_;
+  std::vector<SliceDigests> digests_;  // of a packed pool, by SlotLayout::index; empty: none
   Plan plan_;
   PinnedMemory memory_;
   std::vector<PinnedBlock> slots_;

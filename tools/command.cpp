@@ -116,6 +116,8 @@ void EngineFlags::add_to(CLI::App& app, bool with_model) {
                    "GGUF file (any part of a split one); default: the embedded model")
         ->multi_option_policy(CLI::MultiOptionPolicy::Throw)
         ->check(not_empty());
+  app.add_option("--pool", pool, "packed pool of the model (see pack) to read its experts from")
+      ->check(not_empty());
   app.add_option("-c,--ctx", context,
                  "positions of context; 0: the default [the model's, at most 4096]")
       ->transform(decimal());
@@ -172,6 +174,7 @@ Result<EngineConfig> EngineFlags::config() const {
   if (model.empty()) {
     MILLRACE_ASSIGN(made.model_path, embedded_model_path());
   }
+  made.pool_path = pool;
   made.preset = preset;
   MILLRACE_ASSIGN(made.cache, size_flag("--cache", cache));
   MILLRACE_ASSIGN(made.trunk, size_flag("--trunk", trunk));
@@ -219,6 +222,7 @@ Result<std::unique_ptr<RunningEngine>> start_engine(const EngineFlags& flags,
   MILLRACE_ASSIGN(const EngineConfig config, flags.config());
   MILLRACE_ASSIGN(std::vector<NamedPath> read, model_files(config.model_path, outputs));
   read.insert(read.end(), inputs.begin(), inputs.end());
+  if (!config.pool_path.empty()) read.push_back({"--pool", config.pool_path});
   MILLRACE_TRY(check_outputs(outputs, read));
   auto running = std::make_unique<RunningEngine>(!flags.quiet && stderr_is_terminal());
   MILLRACE_ASSIGN(running->engine, Engine::create(config, running->progress, cancel_flag(), check));

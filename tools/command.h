@@ -46,9 +46,9 @@ const CLI::Validator& decimal();
 
 // The engine's flags as typed, before they are checked.
 struct EngineFlags {
-  std::string model, preset = "auto", cache, trunk, kv = "f16", activations = "q8", isa,
-                     io = "auto", direct = "auto", prefetch = "off",
-                     policy = eviction_policy_default;
+  std::string model, pool, preset = "auto", cache, trunk, kv = "f16", activations = "q8", isa,
+                           io = "auto", direct = "auto", prefetch = "off",
+                           policy = eviction_policy_default;
   std::string piece;
   std::uint32_t context = 0, threads = 0, batch_tokens = 512, depth = 0;
   bool quiet = false, verbose = false;
@@ -82,6 +82,9 @@ int report_error(const Error& error);
 // Each adds its subcommand; the callback leaves the exit code in `code`.
 void add_run(CLI::App& app, int& code);
 void add_fixture(CLI::App& app, int& code);
+void add_inspect(CLI::App& app, int& code);
+void add_pack(CLI::App& app, int& code);
+void add_verify(CLI::App& app, int& code);
 void add_logits(CLI::App& app, int& code);
 void add_tokenize(CLI::App& app, int& code);
 void add_perplexity(CLI::App& app, int& code);

@@ -65,6 +65,9 @@ int run_program(int argc, char** argv) {
   int code = 0;
   millrace::tools::add_run(app, code);
   millrace::tools::add_fixture(app, code);
+  millrace::tools::add_inspect(app, code);
+  millrace::tools::add_pack(app, code);
+  millrace::tools::add_verify(app, code);
   millrace::tools::add_logits(app, code);
   millrace::tools::add_tokenize(app, code);
   millrace::tools::add_perplexity(app, code);

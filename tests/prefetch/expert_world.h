@@ -93,8 +93,10 @@ struct Asker {
 // A loader over `extents` on the fake scheduler, with a file of the right size behind it.
 struct LoaderWorld {
   LoaderWorld(ExpertExtents made, std::uint64_t slots, std::uint32_t top_k,
-              std::uint32_t block = 512, FakeSchedulerOptions options = {})
-      : extents(std::move(made)),
+              std::uint32_t block = 512, FakeSchedulerOptions options = {},
+              std::vector<SliceDigests> expected = {})
+      : digests(std::move(expected)),
+        extents(std::move(made)),
         layout(extents, std::vector<std::uint32_t>{block}),
         plan(plan_of(layout, slots, top_k)),
         file(open_file()),
@@ -109,6 +111,7 @@ struct LoaderWorld {
                                .plan = plan,
                                .blocks = blocks,
                                .files = files,
+                               .digests = digests,
                                .scheduler = scheduler,
                                .activity = activity,
                                .top_k = top_k,
@@ -148,6 +151,7 @@ struct LoaderWorld {
   }
 
   TempFolder folder;
+  std::vector<SliceDigests> digests;
   ExpertExtents extents;
   SlotLayout layout;
   SlotPlan plan;

@@ -21,7 +21,7 @@ RoutingMeasures measured(const std::string& path, const char* asked, std::uint64
   options.mix = *find_type_mix("mxfp4");
   options.path = path;
   options.seed = seed;
-  const RoutingTargets targets = *parse_routing(asked);
+  const RoutingTargets targets = *parse_routing_targets(asked);
   options.routing = *plan_routing(options.shape, *options.mix, targets, seed);
   ProgressLine progress(false);
   const std::atomic<bool> cancel = false;
@@ -44,7 +44,7 @@ TEST_CASE("routing: knobs are found for what real models show") {
   };
   for (const Case& c : {Case{"zipf:1.1,reuse:0.38,lookahead:0.88", 128, 8, 1.1, 0.38, 0.88},
                         Case{"zipf:0.98,reuse:0.3,lookahead:0.6", 128, 4, 0.98, 0.3, 0.6}}) {
-    const RoutingKnobs knobs = solve_routing(*parse_routing(c.asked), c.experts, c.used);
+    const RoutingKnobs knobs = solve_routing(*parse_routing_targets(c.asked), c.experts, c.used);
     const RoutingMeasures played = play_routing(knobs, c.experts, c.used, 192);
     CAPTURE(c.asked, knobs.popularity, knobs.topic, knobs.fresh);
     CHECK(played.zipf == Approx(c.zipf).margin(0.06));
@@ -89,7 +89,7 @@ TEST_CASE("routing: what is no request is refused by its part") {
   for (const char* text : {"zipf", "zipf:", "zipf:x", "zipf:4", "reuse:1.5", "reuse:-1", "luck:1",
                            "zipf:1,zipf:1", "zipf:1,", "reuse:0.3;zipf:1"}) {
     CAPTURE(text);
-    const auto parsed = parse_routing(text);
+    const auto parsed = parse_routing_targets(text);
     REQUIRE_FALSE(parsed);
     CHECK(parsed.error().code == ErrorCode::usage);
     CHECK(parsed.error().what.find("--routing") == 0);

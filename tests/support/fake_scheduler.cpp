@@ -90,17 +90,20 @@ RangeRead* FakeScheduler::take() {
 }
 
 int FakeScheduler::deliver(RangeRead& range) {
+  std::optional<std::uint64_t> flipped;  // from the start of the range
   for (Fault& fault : faults_) {
     const bool covers = fault.file == range.file && fault.offset >= range.offset_bytes &&
                         fault.offset < range.offset_bytes + range.bytes;
     if (!covers || fault.times == 0) continue;
     --fault.times;
-    return fault.status;
+    if (fault.status != 0) return fault.status;
+    flipped = fault.offset - range.offset_bytes;
   }
   if (range.offset_bytes + range.needed_bytes > options_.file_bytes[range.file]) return -1;
   if (options_.fill_targets)
     for (std::uint64_t i = 0; i < range.bytes; ++i)
       range.target[i] = pattern_byte(range.file, range.offset_bytes + i);
+  if (flipped) range.target[*flipped] ^= std::byte{1};
   return 0;
 }
 

@@ -44,7 +44,8 @@ class FakeScheduler final : public ReadScheduler {
     while (step()) {
     }
   }
-  // The next `times` reads that cover `offset` of `file` fail with `status`.
+  // The next `times` reads that cover `offset` of `file` fail with `status`; with 0 they end well,
+  // but the byte there is wrong.
   void set_fault(std::uint32_t file, std::uint64_t offset, int status, unsigned times);
   void set_file_bytes(std::uint32_t file, std::uint64_t bytes) {
     options_.file_bytes[file] = bytes;

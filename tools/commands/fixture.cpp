@@ -55,7 +55,7 @@ Status run(const FixtureFlags& flags) {
   options.path = flags.out;
   RoutingTargets targets;
   if (!flags.routing.empty()) {
-    MILLRACE_ASSIGN(targets, parse_routing(flags.routing));
+    MILLRACE_ASSIGN(targets, parse_routing_targets(flags.routing));
     MILLRACE_ASSIGN(options.routing,
                     plan_routing(options.shape, *options.mix, targets, options.seed));
   }
@@ -85,20 +85,26 @@ void add_fixture(CLI::App& app, int& code) {
   command->add_option("OUT", flags->out, "GGUF file to write")->required()->check(not_empty());
   command->add_option("--shape", flags->shape, model_shape_names())->required()->check(not_empty());
   command->add_option("--type", flags->type, type_mix_names())->required()->check(not_empty());
-  command->add_option("--layers", flags->changes.layers,
-                      "other numbers than the model's own: layers");
-  command->add_option("--width", flags->changes.width, "of the hidden state");
-  command->add_option("--experts", flags->changes.experts, "per layer");
-  command->add_option("--experts-used", flags->changes.experts_used, "per token");
-  command->add_option("--expert-width", flags->changes.expert_width, "inner width of an expert");
-  command->add_option("--vocabulary", flags->changes.vocabulary, "tokens");
-  command->add_option("--context", flags->changes.context, "trained context that the file names");
+  command
+      ->add_option("--layers", flags->changes.layers, "other numbers than the model's own: layers")
+      ->transform(decimal());
+  command->add_option("--width", flags->changes.width, "of the hidden state")->transform(decimal());
+  command->add_option("--experts", flags->changes.experts, "per layer")->transform(decimal());
+  command->add_option("--experts-used", flags->changes.experts_used, "per token")
+      ->transform(decimal());
+  command->add_option("--expert-width", flags->changes.expert_width, "inner width of an expert")
+      ->transform(decimal());
+  command->add_option("--vocabulary", flags->changes.vocabulary, "tokens")->transform(decimal());
+  command->add_option("--context", flags->changes.context, "trained context that the file names")
+      ->transform(decimal());
   command
       ->add_option("--routing", flags->routing,
                    "zipf:S,reuse:R,lookahead:R: popularity of experts, share of the token before's "
                    "experts, share that the next layer's router finds early")
       ->check(not_empty());
-  command->add_option("--seed", flags->seed, "other weights")->capture_default_str();
+  command->add_option("--seed", flags->seed, "other weights")
+      ->transform(decimal())
+      ->capture_default_str();
   command->add_flag("-q,--quiet", flags->quiet, "errors only");
   command->callback([flags, &code] {
     const auto done = run(*flags);

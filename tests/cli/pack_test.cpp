@@ -1,0 +1,175 @@
+// `pack`, `verify` and `run --pool`: the same bits, whatever happens on the way there.
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/cli/program.h"
+
+using namespace millrace;
+using namespace millrace::cli;
+using testing::TempFolder;
+
+namespace {
+
+void pack(const Words& words) {
+  const Outcome outcome = run_program(Words{"pack"} + words);
+  CAPTURE(words, outcome.err);
+  REQUIRE(outcome.code == 0);
+}
+
+std::string state_of(const Words& words) {
+  return text_at(run_json(words + Words{"-p", "Once", "-n", "12", "--temp", "0"}), "state_hash");
+}
+
+void flip_byte(const std::string& path, std::uint64_t at) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(at));
+  const int before = file.get();
+  file.seekp(static_cast<std::streamoff>(at));
+  file.put(static_cast<char>(before ^ 0x10));
+  REQUIRE(file.good());
+}
+
+// So many bytes may be written to one file.
+Setup limited(std::uint64_t bytes) {
+  Setup setup;
+  setup.before_exec = [bytes] {
+    const rlimit limit{bytes, bytes};
+    return setrlimit(RLIMIT_FSIZE, &limit) == 0;
+  };
+  return setup;
+}
+
+constexpr std::uint64_t first_expert = 4096 + 16384;  // 6 layers x 32 experts x 72 bytes, rounded
+
+}  // namespace
+
+TEST_CASE("pack: running from the packed pool gives the bits of the model's own file") {
+  const TempFolder folder;
+  const std::string out = folder.path("pool");
+  pack({embedded_model(), out});
+  CHECK(std::filesystem::file_size(out) % 4096 == 0);
+  CHECK_FALSE(std::filesystem::exists(out + ".part"));
+  const std::string state = state_of({embedded_model()});
+  CHECK(state_of({embedded_model(), "--pool", out}) == state);
+  CHECK(state_of({embedded_model(), "--pool", out, "--cache", "10%", "--io", "threads"}) == state);
+  const Outcome checked = run_program({"verify", out});
+  CHECK(checked.code == 0);
+  CHECK(contains(checked.out, "192 experts"));
+  CHECK(contains(checked.out, "0 slices damaged"));
+
+  SECTION("also in the order of a trace, with the wanted ones first") {
+    const std::string trace = folder.path("trace.csv");
+    run_json({embedded_model(), "-p", "Once", "-n", "12", "--trace", trace});
+    const std::string ordered = folder.path("ordered");
+    pack({embedded_model(), ordered, "--order", trace});
+    CHECK(read_file(ordered) != read_file(out));
+    CHECK(state_of({embedded_model(), "--pool", ordered}) == state);
+    CHECK(run_program({"verify", ordered}).code == 0);
+  }
+}
+
+TEST_CASE("pack: a damaged byte is found by verify, and refused by a run that needs it") {
+  const TempFolder folder;
+  const std::string out = folder.path("pool");
+  pack({"-q", embedded_model(), out});
+  const std::uint64_t expert_bytes = (std::filesystem::file_size(out) - first_expert) / 192;
+  // Layer 1, expert 3, in its second slice.
+  flip_byte(out, first_expert + (32 + 3) * expert_bytes + expert_bytes / 2);
+  const Outcome checked = run_program({"verify", out});
+  CHECK(checked.code == 5);
+  CHECK(contains(checked.out, "layer 1 expert 3 up: damaged"));
+  CHECK(contains(checked.out, "1 slices damaged"));
+  CHECK(contains(checked.err, "layer 1 expert 3"));
+  // Every expert of every layer is needed by a long enough prompt.
+  const Outcome run = run_program({"run", embedded_model(), "--pool", out, "-n", "1", "-p",
+                                   read_file(MILLRACE_SOURCE_ROOT "/README.md").substr(0, 900)});
+  CAPTURE(run.err);
+  CHECK(run.code == 5);
+  CHECK(contains(run.err, "layer 1 expert 3"));
+  CHECK(contains(run.err, "read again"));
+}
+
+TEST_CASE("pack: a table that is damaged, a file cut short, and what is no pack are refused") {
+  const TempFolder folder;
+  const std::string out = folder.path("pool");
+  pack({"-q", embedded_model(), out});
+  const std::string whole = read_file(out);
+  const auto refused = [&](const std::string& bytes, int code, const char* why) {
+    const std::string path = folder.write("broken", bytes);
+    for (const Words& words :
+         {Words{"verify", path}, Words{"run", embedded_model(), "--pool", path, "-p", "a"}}) {
+      const Outcome outcome = run_program(words);
+      CAPTURE(why, outcome.err);
+      CHECK(outcome.code == code);
+      CHECK(contains(outcome.err, why));
+    }
+  };
+  std::string table = whole;
+  table[4096 + 20] = static_cast<char>(table[4096 + 20] ^ 1);
+  refused(table, 5, "table");
+  refused(whole.substr(0, whole.size() - 4096), 3, "cut short");
+  refused(whole.substr(0, 100), 3, "too short");
+  refused(std::string(8192, 'x'), 3, "MILLPACK");
+  const Outcome other = run_program({"run", small_model(), "--pool", out, "-p", "a"});
+  CHECK(other.code == 1);
+  CHECK(contains(other.err, "another model"));
+  CHECK(run_program({"verify", folder.path("absent")}).code == 2);
+  CHECK(run_program({"pack", embedded_model(), embedded_model()}).code == 1);
+}
+
+TEST_CASE("pack: what a full disk or a kill leaves is no pack, and is continued") {
+  const TempFolder folder;
+  const std::string out = folder.path("pool");
+  pack({"-q", embedded_model(), folder.path("whole")});
+  const std::string whole = read_file(folder.path("whole"));
+  // Half of the file can be written: as on a full disk.
+  const Outcome full = run_program({"pack", embedded_model(), out}, limited(whole.size() / 2));
+  CAPTURE(full.err);
+  CHECK(full.code == 2);
+  CHECK_FALSE(std::filesystem::exists(out));
+
+  // Half of the experts are there, as their table says: what a kill leaves behind.
+  std::string half = whole;
+  const std::uint64_t packed = 96;
+  half.replace(40, sizeof packed, reinterpret_cast<const char*>(&packed), sizeof packed);
+  half.replace(48, 8, std::string(8, '\0'));  // the digest that only a complete file has
+  const std::uint64_t middle = first_expert + (whole.size() - first_expert) / 2;
+  half.replace(middle, half.size() - middle, std::string(half.size() - middle, '\0'));
+  {
+    std::ofstream part(out + ".part", std::ios::binary | std::ios::trunc);
+    part.write(half.data(), static_cast<std::streamsize>(half.size()));
+  }
+  const Outcome unfinished = run_program({"verify", out + ".part"});
+  CHECK(unfinished.code == 3);
+  CHECK(contains(unfinished.err, "96 of 192"));
+  const Outcome resumed = run_program({"pack", embedded_model(), out});
+  CHECK(resumed.code == 0);
+  CHECK(contains(resumed.err, "96 of them were there"));
+  CHECK(read_file(out) == whole);
+
+  // Of another model: begun anew.
+  std::filesystem::rename(out, out + ".part");
+  const std::string other = small_model();
+  const Outcome anew = run_program({"pack", other, out});
+  CHECK(anew.code == 0);
+  CHECK_FALSE(contains(anew.err, "earlier run"));
+  CHECK(run_program({"verify", out}).code == 0);
+}
+
+TEST_CASE("pack: a process that is killed in the middle leaves what the next one completes") {
+  const TempFolder folder;
+  const std::string out = folder.path("pool");
+  {
+    Process process(command({"pack", embedded_model(), out}));
+    while (!std::filesystem::exists(out + ".part") && process.running()) {
+    }
+    process.send(SIGKILL);
+    process.finish();
+  }
+  CHECK(run_program({"pack", "-q", embedded_model(), out}).code == 0);
+  CHECK(run_program({"verify", out}).code == 0);
+  CHECK(state_of({embedded_model(), "--pool", out}) == state_of({embedded_model()}));
+}

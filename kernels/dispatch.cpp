@@ -133,6 +133,7 @@ KernelTable join(const Parts& parts) {
   fill_gaps(table.matmul_q8_super, parts.supers->matmul_q8_super);
   fill_gaps(table.matmul_f32, parts.supers->matmul_f32);
   fill_gaps(table.decode_row, parts.supers->decode_row);
+  fill_gaps(table.decode_scaled, parts.supers->decode_scaled);
   return table;
 }
 

@@ -51,6 +51,8 @@ constexpr Table make_table() {
   set(DType::nvfp4, "NVFP4", 64, 36);
   set(DType::q1_0, "Q1_0", 128, 18);
   set(DType::q2_0, "Q2_0", 64, 18);
+  set(DType::f8_e4m3, "F8_E4M3", 1, 1);
+  set(DType::fp4, "FP4", 32, 16);
   return table;
 }
 
@@ -63,7 +65,7 @@ constexpr bool is_retired(std::uint32_t id) {
 }  // namespace
 
 const DTypeInfo* find_dtype(std::uint32_t id) noexcept {
-  return id < dtype_count && table[id].name != nullptr ? &table[id] : nullptr;
+  return id < gguf_dtype_count && table[id].name != nullptr ? &table[id] : nullptr;
 }
 
 const char* dtype_problem(std::uint32_t id) noexcept {
@@ -83,9 +85,9 @@ const char* dtype_problem(std::uint32_t id) noexcept {
 }
 
 const DTypeInfo& dtype_info(DType type) noexcept {
-  const DTypeInfo* info = find_dtype(static_cast<std::uint32_t>(type));
-  MILLRACE_CHECK(info != nullptr);
-  return *info;
+  const auto id = static_cast<std::size_t>(type);
+  MILLRACE_CHECK(id < dtype_count && table[id].name != nullptr);
+  return table[id];
 }
 
 }  // namespace millrace

@@ -1,5 +1,5 @@
-// Element formats of tensors, with the ids that GGUF gives them (spec: ggml type table). Plain
-// data, any thread.
+// Element formats of tensors, with the ids that GGUF gives them (spec: ggml type table), and two of
+// safetensors checkpoints, which no GGUF file can name. Plain data, any thread.
 #pragma once
 
 #include <cstddef>
@@ -44,8 +44,29 @@ enum class DType : std::uint8_t {
   nvfp4 = 40,
   q1_0 = 41,
   q2_0 = 42,
+  // Scaled types: the codes' scales lie apart from them (WeightRows::scales).
+  f8_e4m3 = 43,  // a byte each; a scale for every tile of 128 x 128
+  fp4 = 44,  // E2M1, two in a byte, the even column in the low nibble; an E8M0 scale for every 32
 };
-inline constexpr std::size_t dtype_count = 43;  // ids are below this
+inline constexpr std::size_t dtype_count = 45;       // ids are below this
+inline constexpr std::size_t gguf_dtype_count = 43;  // and those of GGUF files below this
+
+// What a scale of a scaled type is. e8m0: 2^(byte - 127), 255 NaN.
+enum class ScaleType : std::uint8_t { none, f32, bf16, e8m0 };
+constexpr std::size_t scale_bytes(ScaleType type) noexcept {
+  return type == ScaleType::f32 ? 4 : type == ScaleType::bf16 ? 2 : type == ScaleType::e8m0 ? 1 : 0;
+}
+
+// Weights that share a scale.
+struct ScaleTile {
+  std::uint32_t rows;  // 0: the type is not scaled
+  std::uint32_t columns;
+};
+constexpr ScaleTile scale_tile(DType type) noexcept {
+  if (type == DType::f8_e4m3) return {128, 128};
+  return type == DType::fp4 ? ScaleTile{1, 32} : ScaleTile{0, 0};
+}
+constexpr bool is_scaled(DType type) noexcept { return scale_tile(type).rows != 0; }
 
 struct DTypeInfo {
   const char* name;           // "Q4_0"; nullptr for an unknown or retired id
@@ -53,8 +74,8 @@ struct DTypeInfo {
   std::uint32_t block_bytes;
 };
 
-// Size and name of a known id; nullptr if the id is unknown or retired. dtype_problem() then says
-// why.
+// Size and name of a known id of GGUF; nullptr if the id is unknown or retired. dtype_problem()
+// then says why.
 const DTypeInfo* find_dtype(std::uint32_t id) noexcept;
 
 // Why an id without DTypeInfo is refused: retired layout, ik_llama.cpp-only (ids >= 97), or

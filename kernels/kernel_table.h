@@ -29,11 +29,19 @@ namespace millrace {
 // Rows of a weight matrix: row r starts at data + r * row_bytes and has `columns` elements of the
 // type that the chosen function is for. Readable bytes: exactly rows * row_bytes (kernels never
 // read past them).
+//
+// Scaled types (dtype.h) have scales besides: one per tile of scale_tile(type), those of a row of
+// tiles at scales + n * scale_row_bytes, ceil(columns / tile columns) of them. An element is
+// fl(code * scale). Of them only the elements' own bytes are read, so rows may have gaps.
 struct WeightRows {
   const std::byte* data;
   std::size_t row_bytes;
   std::size_t rows;
   std::size_t columns;
+  const std::byte* scales = nullptr;  // of the tile that row 0 lies in
+  std::size_t scale_row_bytes = 0;
+  std::size_t tile_row = 0;  // row 0 is this one of its tile
+  ScaleType scale_type = ScaleType::none;
 };
 
 // Activations of several tokens, quantized per 32 values. Token t has values q + t * q_stride
@@ -163,6 +171,8 @@ struct WeightKernels {
   MatmulF32 matmul_f32[dtype_count];
   // One row decoded to float32: exact, each element the float64 definition rounded once.
   void (*decode_row[dtype_count])(const std::byte* row, std::size_t columns, float* out);
+  // The same of row `row` of a scaled type, for which decode_row is nullptr.
+  void (*decode_scaled[dtype_count])(const WeightRows& weights, std::size_t row, float* out);
 };
 
 struct KernelTable : WeightKernels {

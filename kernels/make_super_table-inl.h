@@ -7,7 +7,9 @@
 #include "kernels/formats/k_quants-inl.h"
 #include "kernels/kernel_table.h"
 #include "kernels/matmul_f32-inl.h"
+#include "kernels/matmul_fp4-inl.h"
 #include "kernels/matmul_nvfp4-inl.h"
+#include "kernels/matmul_scaled-inl.h"
 #include "kernels/matmul_super-inl.h"
 #include "kernels/quantize_super-inl.h"
 
@@ -20,6 +22,13 @@ consteval void add_super_type(WeightKernels& table, DType type) {
   table.matmul_q8_super[id] = &matmul_q8_super<Isa, Format>;
   table.matmul_f32[id] = &matmul_f32_super<Isa, Format>;
   table.decode_row[id] = &decode_row_super<Isa, Format>;
+}
+
+template <class Isa, class Format>
+consteval void add_scaled_type(WeightKernels& table, DType type) {
+  const auto id = static_cast<std::size_t>(type);
+  table.matmul_f32[id] = &matmul_scaled<Isa, Format>;
+  table.decode_scaled[id] = &decode_scaled<Isa, Format>;
 }
 
 template <class Isa>
@@ -43,6 +52,9 @@ consteval WeightKernels make_super_table() {
   table.matmul_q8[nvfp4] = &matmul_nvfp4<Isa>;
   table.matmul_f32[nvfp4] = &matmul_f32<Isa, FormatNvfp4>;
   table.decode_row[nvfp4] = &decode_row<Isa, FormatNvfp4>;
+  add_scaled_type<Isa, FormatFp8>(table, DType::f8_e4m3);
+  add_scaled_type<Isa, FormatFp4>(table, DType::fp4);
+  table.matmul_q8[static_cast<std::size_t>(DType::fp4)] = &matmul_fp4<Isa>;
   return table;
 }
 

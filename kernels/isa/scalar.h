@@ -340,7 +340,7 @@ struct Scalar {
     return map_b([&](int i) { return a.v[i % 16]; });
   }
   static B64 lookup16(const B64& table, const B64& codes) {
-    return map_b([&](int i) { return table.v[codes.v[i]]; });
+    return map_b([&](int i) { return table.v[i / 16 * 16 + codes.v[i]]; });
   }
   template <int byte>
   static B64 add_where_bits(const B64& a, const B64& b, std::uint8_t value) {

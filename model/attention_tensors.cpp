@@ -77,7 +77,7 @@ Status LayerTensors::fused_qkv(std::uint64_t q_rows, std::uint64_t k_rows, std::
   MILLRACE_ASSIGN(auto fused, finder_.matrix(name("attn_qkv", ".weight"), h_.width,
                                              q_rows + k_rows + v_rows, true));
   const auto part = [&](MatrixRole role, std::uint64_t first, std::uint64_t rows) {
-    MatrixExtent extent = *fused;
+    MatrixExtent extent = *fused;  // never of a scaled type: only GGUF files have it
     extent.offset_bytes += first * extent.row_bytes;
     extent.rows = rows;
     set(role, extent);

@@ -30,6 +30,9 @@ struct ExpertRequest {
   const std::byte* gate = nullptr;
   const std::byte* up = nullptr;
   const std::byte* down = nullptr;
+  const std::byte* gate_scales = nullptr;  // null where the type has none
+  const std::byte* up_scales = nullptr;
+  const std::byte* down_scales = nullptr;
   bool hit = false;                // all slices were ready when asked
   const Error* failure = nullptr;  // owned by the source, valid until release()
 

@@ -122,10 +122,29 @@ Result<std::vector<ExpertExtent>> LayerTensors::routed_experts() {
     extent.gate = fused.empty() ? gate[expert] : fused[expert];
     extent.up = fused.empty() ? up[expert] : fused[expert];
     if (fused.empty()) continue;
-    extent.gate.rows = extent.up.rows = inner;
-    extent.up.offset_bytes += inner * extent.up.row_bytes;
+    MILLRACE_TRY(split_gate_up(extent));
   }
   return experts;
+}
+
+// Both extents are the fused matrix: gate rows first, then up, or by turns.
+Status LayerTensors::split_gate_up(ExpertExtent& expert) {
+  const std::uint64_t inner = h_.expert_width;
+  const std::string fused = name("ffn_gate_up_exps", ".weight");
+  const bool zipped = finder_.find(fused)->zipped;
+  const ScaleTile tile = scale_tile(expert.up.type);
+  if (tile.rows > 1 && (zipped || inner % tile.rows != 0))
+    return finder_.bad(
+        fused, fmt::format("gate and up of {} rows share scales of {} rows", inner, tile.rows),
+        ErrorCode::unsupported);
+  expert.gate.scales.rows /= 2;
+  expert.up.scales.rows /= 2;
+  expert.gate.rows = expert.up.rows = inner;
+  expert.gate.row_step = expert.up.row_step = zipped ? 2 : 1;
+  expert.up.offset_bytes += (zipped ? 1 : inner) * expert.up.row_bytes;
+  expert.up.scales.offset_bytes +=
+      (zipped ? 1 : expert.up.scales.rows) * expert.up.scales.row_bytes;
+  return {};
 }
 
 Result<std::vector<ExpertExtent>> LayerTensors::separate_experts() {

@@ -136,6 +136,11 @@ Status read_rope(const KeyReader& keys, const FamilySpec& family, Hparams& h) {
                     fmt::format("{} does not suit heads of {} dimensions", h.rotary, h.head_dim));
   MILLRACE_ASSIGN(const float base, keys.real("rope.freq_base", 10000, false));
   if (base <= 1) return keys.bad("rope.freq_base", fmt::format("{} is not above 1", base));
+  MILLRACE_ASSIGN(h.split_pairs, keys.flag("rope.split_pairs"));
+  MILLRACE_ASSIGN(h.pair_factors, keys.reals("rope.pair_factors"));
+  if (!h.pair_factors.empty() && h.pair_factors.size() != h.rotary / 2)
+    return keys.bad("rope.pair_factors",
+                    fmt::format("{} entries for {} pairs", h.pair_factors.size(), h.rotary / 2));
   h.rope.rotary = h.rotary;
   h.rope.base = base;
   return {};

@@ -74,8 +74,10 @@ struct Hparams {
   float attention_scale = 1;  // of the scores
   float clamp_qkv = 0;        // 0: none
   float rms_eps = 0;
-  std::uint32_t rotary = 0;  // rotated dimensions of a head
-  RopeScaling rope;          // pair_factors unset: they are weights
+  std::uint32_t rotary = 0;         // rotated dimensions of a head
+  RopeScaling rope;                 // pair_factors unset: they are weights, or the next
+  std::vector<float> pair_factors;  // divisors of theta where no tensor has them; empty: none
+  bool split_pairs = false;  // rows of q and k: the firsts of all pairs of a head, then the seconds
   double magnitude = 1;      // of cosines and sines
   Compression compression;
   Streams streams;

@@ -88,4 +88,14 @@ Result<bool> KeyReader::flag(std::string_view key) const {
   return value;
 }
 
+Result<std::vector<float>> KeyReader::reals(std::string_view key) const {
+  std::vector<float> values;
+  MILLRACE_ASSIGN(const bool present,
+                  checkpoint_.has_f32_array(prefix_ + std::string(key), values));
+  static_cast<void>(present);
+  for (const float value : values)
+    if (!std::isfinite(value)) return bad(key, "holds a number that is not finite");
+  return values;
+}
+
 }  // namespace millrace

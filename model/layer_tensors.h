@@ -71,6 +71,7 @@ class LayerTensors {
   Status expert_biases();
   Status expert_scales();
   Result<std::vector<ExpertExtent>> routed_experts();
+  Status split_gate_up(ExpertExtent& expert);
   Result<std::vector<ExpertExtent>> separate_experts();
 
   TensorFinder& finder_;

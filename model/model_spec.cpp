@@ -78,6 +78,12 @@ class SpecBuilder {
       spec_.head = *output;
     }
     spec_.head.rows = h_.vocabulary;
+    for (const MatrixExtent* each : {&spec_.embedding, &spec_.head})
+      if (is_scaled(each->type))
+        return finder_.bad(
+            each == &spec_.head && !spec_.tied_head ? "output.weight" : "token_embd.weight",
+            fmt::format("type {} is not supported for it", dtype_info(each->type).name),
+            ErrorCode::unsupported);
     MILLRACE_ASSIGN(auto norm, finder_.vector("output_norm.weight", h_.width, true));
     spec_.output_norm = *norm;
     MILLRACE_ASSIGN(spec_.rope_factors, finder_.vector("rope_freqs.weight", h_.rotary / 2, false));

@@ -9,6 +9,22 @@
 
 namespace millrace {
 
+// Where the scales of a scaled type lie: rows of tiles, one behind the other (dtype.h, ScaleTile).
+struct ScaleExtent {
+  ScaleType type = ScaleType::none;
+  std::uint32_t file = 0;
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t row_bytes = 0;
+  std::uint64_t rows = 0;
+  std::uint64_t bytes() const noexcept { return row_bytes * rows; }
+};
+
+// What a converter would have done to the elements of a vector, and we do when we load it.
+enum class VectorFix : std::uint8_t {
+  none,
+  unzip,  // of each row of ne[0] elements, the even ones first
+};
+
 struct TensorInfo {
   std::string name;
   DType type = DType::f32;
@@ -17,13 +33,17 @@ struct TensorInfo {
                                      1};  // ne[0] fastest (row length); missing dimensions are 1
   std::uint32_t file = 0;                 // index into Checkpoint::files()
   std::uint64_t offset_bytes = 0;         // absolute in that file
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0;                // without scales
+  ScaleExtent scales = {};                // of scaled types: all rows of ne[1], for each of ne[2]
+  bool zipped = false;  // rows belong to two matrices by turns (experts' gate and up)
+  VectorFix fix = VectorFix::none;
 
   std::uint64_t row_bytes() const noexcept { return dtype_row_bytes(type, ne[0]); }
   std::uint64_t rows() const noexcept { return ne[1] * ne[2] * ne[3]; }
 };
 
 // A stretch of whole rows of one matrix in a file: a projection of one expert, or a trunk matrix.
+// With scales it lies in two places.
 struct MatrixExtent {
   DType type = DType::f32;
   std::uint32_t file = 0;
@@ -31,7 +51,20 @@ struct MatrixExtent {
   std::uint64_t row_bytes = 0;
   std::uint64_t rows = 0;
   std::uint64_t columns = 0;
-  std::uint64_t bytes() const noexcept { return row_bytes * rows; }
+  std::uint64_t row_step = 1;  // every how many rows there, also of scales, are ours
+  ScaleExtent scales = {};
+  VectorFix fix = VectorFix::none;  // of vectors
+  std::uint64_t fix_stretch = 0;    // elements that it goes by
+
+  std::uint64_t bytes() const noexcept { return row_bytes * rows + scales.bytes(); }  // our own
+  // From the first to the last of our bytes, without scales and of the scales.
+  std::uint64_t span_bytes() const noexcept { return span(rows) * row_bytes; }
+  std::uint64_t scale_span_bytes() const noexcept { return span(scales.rows) * scales.row_bytes; }
+
+ private:
+  std::uint64_t span(std::uint64_t count) const noexcept {
+    return count == 0 ? 0 : (count - 1) * row_step + 1;
+  }
 };
 
 }  // namespace millrace

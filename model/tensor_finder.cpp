@@ -29,6 +29,17 @@ bool sees(std::string_view name) {
   return name.starts_with("v.") || name.starts_with("mm.") || name.starts_with("vision");
 }
 
+MatrixExtent extent_of(const TensorInfo& tensor, std::uint64_t columns, std::uint64_t rows) {
+  return {.type = tensor.type,
+          .file = tensor.file,
+          .offset_bytes = tensor.offset_bytes,
+          .row_bytes = tensor.row_bytes(),
+          .rows = rows,
+          .columns = columns,
+          .scales = tensor.scales,
+          .fix = tensor.fix};
+}
+
 }  // namespace
 
 const TensorInfo* TensorFinder::find(std::string_view name) {
@@ -76,12 +87,7 @@ Result<std::optional<MatrixExtent>> TensorFinder::matrix(const std::string& name
   }
   MILLRACE_TRY(check_shape(*tensor, columns, rows, 1));
   MILLRACE_TRY(check_type(*tensor));
-  return std::optional(MatrixExtent{.type = tensor->type,
-                                    .file = tensor->file,
-                                    .offset_bytes = tensor->offset_bytes,
-                                    .row_bytes = tensor->row_bytes(),
-                                    .rows = rows,
-                                    .columns = columns});
+  return std::optional(extent_of(*tensor, columns, rows));
 }
 
 Result<std::optional<MatrixExtent>> TensorFinder::vector(const std::string& name,
@@ -99,6 +105,7 @@ Result<std::optional<MatrixExtent>> TensorFinder::vectors(const std::string& nam
         name,
         fmt::format("type {}: a vector must be F32, F16 or BF16", dtype_info(extent->type).name),
         ErrorCode::unsupported);
+  extent->fix_stretch = extent->columns;
   extent->columns *= parts;  // rows of these types follow each other without a gap
   extent->row_bytes *= parts;
   extent->rows = 1;
@@ -127,16 +134,13 @@ Result<std::vector<MatrixExtent>> TensorFinder::stacked(const std::string& name,
   if (tensor == nullptr) return extents;
   MILLRACE_TRY(check_shape(*tensor, columns, rows, experts));
   MILLRACE_TRY(check_type(*tensor));
-  MatrixExtent extent{.type = tensor->type,
-                      .file = tensor->file,
-                      .offset_bytes = tensor->offset_bytes,
-                      .row_bytes = tensor->row_bytes(),
-                      .rows = rows,
-                      .columns = columns};
+  MatrixExtent extent = extent_of(*tensor, columns, rows);
+  extent.scales.rows /= experts;
   extents.reserve(experts);
   for (std::uint64_t expert = 0; expert < experts; ++expert) {
     extents.push_back(extent);
-    extent.offset_bytes += extent.bytes();
+    extent.offset_bytes += extent.span_bytes();
+    extent.scales.offset_bytes += extent.scales.bytes();
   }
   return extents;
 }

@@ -28,6 +28,20 @@ namespace {
 
 constexpr std::uint64_t data_alignment =
     64;  // of weights from buffered files; direct ones follow the device block
+constexpr std::size_t windows_max = 2 * matrix_role_count;  // codes and scales
+
+// Of every `stretch` values, the even ones first.
+void unzip(std::vector<float>& values, std::size_t stretch) {
+  std::vector<float> odd(stretch / 2);
+  for (std::size_t at = 0; at + stretch <= values.size(); at += stretch) {
+    float* const row = values.data() + at;
+    for (std::size_t i = 0; i < odd.size(); ++i) {
+      row[i] = row[2 * i];
+      odd[i] = row[2 * i + 1];
+    }
+    std::copy(odd.begin(), odd.end(), row + odd.size());
+  }
+}
 
 std::uint64_t unit_step(std::uint32_t block) {
   return std::max<std::uint64_t>(block, data_alignment);
@@ -35,16 +49,21 @@ std::uint64_t unit_step(std::uint32_t block) {
 
 }  // namespace
 
-TrunkStore::Window TrunkStore::matrix_window(const MatrixExtent& extent, std::uint32_t block,
-                                             std::uint64_t position) {
-  const std::uint64_t begin = round_down(extent.offset_bytes, block);
-  const std::uint64_t end = round_up(extent.offset_bytes + extent.bytes(), block);
+TrunkStore::Window TrunkStore::window(std::uint32_t file, std::uint64_t offset, std::uint64_t bytes,
+                                      std::uint32_t block, std::uint64_t position) {
+  const std::uint64_t begin = round_down(offset, block);
+  const std::uint64_t end = round_up(offset + bytes, block);
   return {.role = 0,
+          .file = file,
           .position = round_up(position, unit_step(block)),
           .read_offset = begin,
           .read_bytes = end - begin,
-          .skip = extent.offset_bytes - begin,
-          .extent = &extent};
+          .skip = offset - begin,
+          .needed_bytes = offset + bytes - begin};
+}
+
+TrunkStore::Window TrunkStore::table_window(const MatrixExtent& extent, std::uint32_t block) {
+  return window(extent.file, extent.offset_bytes, extent.bytes(), block, 0);
 }
 
 std::vector<TrunkStore::Window> TrunkStore::layer_windows(
@@ -53,11 +72,16 @@ std::vector<TrunkStore::Window> TrunkStore::layer_windows(
   std::uint64_t position = 0;
   for (std::size_t role = 0; role < matrix_role_count; ++role) {
     if (!layer.matrices[role]) continue;
-    Window window =
-        matrix_window(*layer.matrices[role], block_bytes[layer.matrices[role]->file], position);
-    window.role = role;
-    position = window.position + window.read_bytes;
-    windows.push_back(window);
+    const MatrixExtent& matrix = *layer.matrices[role];
+    const auto add = [&](std::uint32_t file, std::uint64_t offset, std::uint64_t bytes) {
+      windows.push_back(window(file, offset, bytes, block_bytes[file], position));
+      windows.back().role = role;
+      position = windows.back().position + windows.back().read_bytes;
+    };
+    add(matrix.file, matrix.offset_bytes, matrix.span_bytes());
+    if (matrix.scales.rows == 0) continue;
+    add(matrix.scales.file, matrix.scales.offset_bytes, matrix.scale_span_bytes());
+    windows.back().scales = true;
   }
   return windows;
 }
@@ -71,7 +95,7 @@ Result<TrunkPlan> plan_trunk(const ModelSpec& spec, std::span<const std::uint32_
                              std::uint64_t budget_bytes) {
   TrunkPlan plan;
   const auto table_bytes = [&](const MatrixExtent& extent) {
-    const auto window = TrunkStore::matrix_window(extent, block_bytes[extent.file], 0);
+    const auto window = TrunkStore::table_window(extent, block_bytes[extent.file]);
     return PinnedMemory::mapped_bytes(1, window.read_bytes);
   };
   plan.tables_bytes = table_bytes(spec.embedding) + (spec.tied_head ? 0 : table_bytes(spec.head));
@@ -140,14 +164,14 @@ Result<std::unique_ptr<TrunkStore>> TrunkStore::create(const ModelSpec& spec, co
   }
   for (const MatrixExtent* table : {&spec.embedding, &spec.head}) {
     if (table == &spec.head && spec.tied_head) break;
-    const Window window = matrix_window(*table, block_bytes[table->file], 0);
+    const Window window = table_window(*table, block_bytes[table->file]);
     MILLRACE_ASSIGN(auto unit, make_unit(window.read_bytes, 1));
     const Matrix matrix(*table, unit->block.data + window.skip);
     (table == &spec.embedding ? store->embedding_ : store->head_) = matrix;
     unit->reads[0] = {.file = table->file,
                       .offset_bytes = window.read_offset,
                       .bytes = window.read_bytes,
-                      .needed_bytes = window.skip + table->bytes(),
+                      .needed_bytes = window.needed_bytes,
                       .target = unit->block.data,
                       .buffer = unit->block.buffer};
     store->pinned_.push_back(std::move(unit));
@@ -163,7 +187,7 @@ Result<std::unique_ptr<TrunkStore>> TrunkStore::create(const ModelSpec& spec, co
     store->pinned_.push_back(std::move(unit));
   }
   for (std::uint32_t i = 0; plan.ring_bytes > 0 && i < trunk_ring_units; ++i) {
-    MILLRACE_ASSIGN(auto unit, make_unit(largest, matrix_role_count));
+    MILLRACE_ASSIGN(auto unit, make_unit(largest, windows_max));
     store->ring_.push_back(std::move(unit));
   }
   store->weights_.resize(spec.layers.size());
@@ -203,11 +227,14 @@ Status TrunkStore::load_vectors(std::span<const File> files, const KernelTable& 
     std::vector<float> values(extent.columns);
     kernels.decode_row[static_cast<std::size_t>(extent.type)](raw.data(), values.size(),
                                                               values.data());
+    if (extent.fix == VectorFix::unzip) unzip(values, extent.fix_stretch);
     return values;
   };
   MILLRACE_ASSIGN(output_norm_, read_vector(spec_->output_norm));
   if (spec_->rope_factors) {
     MILLRACE_ASSIGN(rope_factors_, read_vector(*spec_->rope_factors));
+  } else {
+    rope_factors_ = spec_->hparams.pair_factors;
   }
   if (const auto& streams = spec_->output_streams) {
     MILLRACE_ASSIGN(output_streams_[0], read_vector(streams->weights));
@@ -262,20 +289,22 @@ Status TrunkStore::load(ReadScheduler& scheduler, std::span<const File> files,
 
 // Starts the reads of a unit; `layer` is ignored for the tables, whose one read is ready made.
 void TrunkStore::start_unit(Unit& unit, LayerIndex layer) {
-  std::array<RangeRead*, matrix_role_count> list{};
+  std::array<RangeRead*, windows_max> list{};
   std::size_t count = 0;
   const bool table = unit.layer < 0 && unit.reads.size() == 1;
   if (!table) {
     LayerWeights& weights = weights_[layer];
     for (const Window& window : windows_[layer]) {
       std::byte* const at = unit.block.data + window.position;
-      unit.reads[count++] = {.file = window.extent->file,
+      unit.reads[count++] = {.file = window.file,
                              .offset_bytes = window.read_offset,
                              .bytes = window.read_bytes,
-                             .needed_bytes = window.skip + window.extent->bytes(),
+                             .needed_bytes = window.needed_bytes,
                              .target = at,
                              .buffer = unit.block.buffer};
-      weights.matrices[window.role] = Matrix(*window.extent, at + window.skip);
+      Matrix& matrix = weights.matrices[window.role];
+      if (window.scales) matrix.scales = at + window.skip;  // its codes' window came before
+      else matrix = Matrix(*spec_->layers[layer].matrices[window.role], at + window.skip);
     }
     unit.layer = layer;
   } else {

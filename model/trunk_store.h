@@ -91,14 +91,17 @@ class TrunkStore {
   }  // vectors, read outside the scheduler
 
  private:
-  // A matrix's place inside a unit: the block-rounded window in the file and where it goes.
+  // The place of a matrix, or of its scales, inside a unit: the block-rounded window in the file
+  // and where it goes.
   struct Window {
     std::size_t role;
-    std::uint64_t position;     // of the window in the unit
-    std::uint64_t read_offset;  // in the file, rounded down
-    std::uint64_t read_bytes;   // rounded up
-    std::uint64_t skip;         // weights start at position + skip
-    const MatrixExtent* extent;
+    std::uint32_t file;
+    std::uint64_t position;      // of the window in the unit
+    std::uint64_t read_offset;   // in the file, rounded down
+    std::uint64_t read_bytes;    // rounded up
+    std::uint64_t skip;          // weights start at position + skip
+    std::uint64_t needed_bytes;  // of the window, up to the end of the weights
+    bool scales = false;         // their matrix has the window before
   };
   struct Unit;
   friend Result<TrunkPlan> plan_trunk(const ModelSpec&, std::span<const std::uint32_t>,
@@ -108,8 +111,9 @@ class TrunkStore {
   static std::vector<Window> layer_windows(const LayerSpec& layer,
                                            std::span<const std::uint32_t> block_bytes);
   static std::uint64_t windows_bytes(const std::vector<Window>& windows);
-  static Window matrix_window(const MatrixExtent& extent, std::uint32_t block,
-                              std::uint64_t position);
+  static Window window(std::uint32_t file, std::uint64_t offset, std::uint64_t bytes,
+                       std::uint32_t block, std::uint64_t position);
+  static Window table_window(const MatrixExtent& extent, std::uint32_t block);
   Status load_vectors(std::span<const File> files, const KernelTable& kernels);
   void start_unit(Unit& unit, LayerIndex layer);
   Unit* find_unit(LayerIndex layer) noexcept;

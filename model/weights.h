@@ -15,19 +15,50 @@ namespace millrace {
 struct Matrix {
   DType type = DType::f32;
   const std::byte* data = nullptr;
-  std::size_t row_bytes = 0;
+  std::size_t row_bytes = 0;  // from one row to the next
   std::size_t rows = 0;
   std::size_t columns = 0;
+  const std::byte* scales = nullptr;  // these as in WeightRows
+  std::size_t scale_row_bytes = 0;
+  std::size_t tile_row = 0;
+  ScaleType scale_type = ScaleType::none;
 
   Matrix() = default;
-  Matrix(const MatrixExtent& extent, const std::byte* at)
+  Matrix(const MatrixExtent& extent, const std::byte* at, const std::byte* scales_at = nullptr)
       : type(extent.type),
         data(at),
-        row_bytes(extent.row_bytes),
+        row_bytes(extent.row_bytes * extent.row_step),
         rows(extent.rows),
-        columns(extent.columns) {}
+        columns(extent.columns),
+        scales(scales_at),
+        scale_row_bytes(extent.scales.row_bytes * extent.row_step),
+        scale_type(extent.scales.type) {}
   bool present() const noexcept { return data != nullptr; }
+
+  // Rows [first, first + count).
+  Matrix slice(std::size_t first, std::size_t count) const noexcept {
+    Matrix part = *this;
+    part.data += first * row_bytes;
+    part.rows = count;
+    if (scales != nullptr) {
+      const std::size_t tile_rows = scale_tile(type).rows;
+      part.scales += (tile_row + first) / tile_rows * scale_row_bytes;
+      part.tile_row = (tile_row + first) % tile_rows;
+    }
+    return part;
+  }
+  WeightRows view() const noexcept {
+    return {data, row_bytes, rows, columns, scales, scale_row_bytes, tile_row, scale_type};
+  }
 };
+
+// One row as float32.
+inline void decode_matrix_row(const KernelTable& kernels, const Matrix& matrix, std::size_t row,
+                              float* out) {
+  const auto id = static_cast<std::size_t>(matrix.type);
+  if (matrix.scales != nullptr) kernels.decode_scaled[id](matrix.view(), row, out);
+  else kernels.decode_row[id](matrix.data + row * matrix.row_bytes, matrix.columns, out);
+}
 
 // The trunk of one layer. Absent matrices and vectors are null.
 struct LayerWeights {

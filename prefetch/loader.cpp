@@ -12,8 +12,8 @@
 namespace millrace {
 namespace {
 
-const char* slice_names(unsigned bits) {
-  switch (bits) {
+const char* slice_names(unsigned parts) {
+  switch ((parts | parts >> scale_part_shift) & slice_all) {
     case slice_gate:
       return "gate";
     case slice_up:
@@ -31,7 +31,7 @@ constexpr int damaged_status = EBADMSG;
 std::string read_error_text(const File& file, ExpertKey key, const ExpertRead& read, int status) {
   std::string text =
       fmt::format("{}: layer {} expert {} {}: offset {}: {}", file.path(), key.layer, key.expert,
-                  slice_names(read.bits), read.offset_bytes,
+                  slice_names(read.parts), read.offset_bytes,
                   status == damaged_status
                       ? "the bytes are not those that were packed, also when read again (millrace "
                         "verify lists all that are damaged)"
@@ -142,6 +142,7 @@ void Loader::request(std::span<ExpertRequest* const> requests) noexcept {
     for (ExpertRequest* request : requests) {
       MILLRACE_CHECK(request->on_ready != nullptr);
       request->gate = request->up = request->down = nullptr;
+      request->gate_scales = request->up_scales = request->down_scales = nullptr;
       request->failure = nullptr;
       request->next = nullptr;
       request->slot = no_slot;
@@ -257,8 +258,9 @@ void Loader::start(SlotIndex slot, ExpertKey key, bool guess, Chain& chain) noex
   const ExpertPlacement& placement = layout_.at(key);
   of.key = key;
   of.placement = &placement;
+  of.landed_parts = placement.absent_parts;
   of.ready_bits = 0;
-  of.reread_bits = 0;
+  of.reread_parts = 0;
   of.failed = false;
   of.guess = guess;
   of.next_started = nullptr;
@@ -293,9 +295,17 @@ void Loader::attach(ExpertRequest& request, SlotIndex slot) noexcept {
   Load& of = load(slot);
   const std::byte* const data = of.block.data;
   request.slot = slot;
-  request.gate = data + of.placement->data_offset[0];
-  request.up = data + of.placement->data_offset[1];
-  request.down = data + of.placement->data_offset[2];
+  const ExpertPlacement& placement = *of.placement;
+  const auto part = [&](std::size_t index) -> const std::byte* {
+    const bool absent = (placement.absent_parts >> index & 1) != 0;
+    return absent ? nullptr : data + placement.data_offset[index];
+  };
+  request.gate = part(0);
+  request.up = part(1);
+  request.down = part(2);
+  request.gate_scales = part(3);
+  request.up_scales = part(4);
+  request.down_scales = part(5);
   request.next = nullptr;
   if (request.hit) return;
   ExpertRequest** end = &of.joined;
@@ -313,7 +323,7 @@ void Loader::leave_load(ExpertRequest& request) noexcept {
 }
 
 // Drops the lock meanwhile. All reads of the chain are open and unsubmitted, so its slots stay as
-// they are until their down slice, the last read of each, is handed over.
+// they are until the last read of each, of its down slice, is handed over.
 void Loader::submit(const Chain& chain, std::unique_lock<std::mutex>& lock) noexcept {
   if (chain.first == nullptr) return;
   ++submissions_;
@@ -325,7 +335,10 @@ void Loader::submit(const Chain& chain, std::unique_lock<std::mutex>& lock) noex
   }
   for (Load* of = chain.first; of != nullptr;) {
     Load* const next = of->next_started;
-    submission.add(of->reads[of->placement->read_count - 1]);
+    const std::uint32_t count = of->placement->read_count;
+    std::uint32_t i = 0;
+    while (of->placement->reads[i].first) ++i;
+    for (; i < count; ++i) submission.add(of->reads[i]);
     of = next;
   }
   submission.flush();
@@ -438,7 +451,7 @@ bool Loader::undamaged(const Load& of, const RangeRead& read) const noexcept {
   if (digests_.empty()) return true;
   const SliceDigests& digests = digests_[layout_.index(of.key)];
   for (std::size_t slice = 0; slice < digests.size(); ++slice) {
-    if ((placed(of, read).bits & (1U << slice)) == 0) continue;
+    if ((placed(of, read).parts & (1U << slice)) == 0) continue;
     const std::byte* data = of.block.data + of.placement->data_offset[slice];
     if (hash64(data, of.placement->data_bytes[slice]) != digests[slice]) return false;
   }
@@ -448,9 +461,9 @@ bool Loader::undamaged(const Load& of, const RangeRead& read) const noexcept {
 // Once per read: a wrong bit may have been picked up on the way. False: no more.
 bool Loader::read_again(Load& of, RangeRead& read) noexcept {
   std::unique_lock lock(mutex_);
-  const unsigned bits = placed(of, read).bits;
-  if (closing_ || (of.reread_bits & bits) != 0) return false;
-  of.reread_bits |= bits;
+  const unsigned parts = placed(of, read).parts;
+  if (closing_ || (of.reread_parts & parts) != 0) return false;
+  of.reread_parts |= parts;
   ++counted_.rereads;
   ++submissions_;
   lock.unlock();
@@ -466,8 +479,12 @@ void Loader::complete(Load& of, const RangeRead& read, int status) noexcept {
   Chain chain;
   std::unique_lock lock(mutex_);
   const ExpertRead& from = placed(of, read);
-  if (status == 0) of.ready_bits |= from.bits;
-  else if (!of.failed && !closing_) fail(of, from, status);
+  if (status == 0) {
+    of.landed_parts |= from.parts;
+    of.ready_bits = whole_slices(of.landed_parts);
+  } else if (!of.failed && !closing_) {
+    fail(of, from, status);
+  }
   if (--of.reads_open == 0) {
     if (!of.guess) activity_.demand_end();
     const SlotIndex slot = slot_of(of);

@@ -103,7 +103,7 @@ class Loader final : public ExpertSource {
  private:
   // The load that a slot saw last.
   struct Load {
-    std::array<RangeRead, 3> reads;
+    std::array<RangeRead, expert_parts> reads;
     Loader* loader = nullptr;
     const ExpertPlacement* placement = nullptr;
     ExpertKey key;
@@ -111,8 +111,9 @@ class Loader final : public ExpertSource {
     ExpertRequest* joined = nullptr;  // not fully reported requests, in order of arrival
     Load* next_started = nullptr;     // in a chain that goes to submit()
     std::uint32_t reads_open = 0;
-    unsigned ready_bits = 0;
-    unsigned reread_bits = 0;  // of slices that were read again
+    unsigned landed_parts = 0;  // Part bits
+    unsigned reread_parts = 0;  // of reads that were done again
+    unsigned ready_bits = 0;    // Slice bits
     bool failed = false;
     bool guess = false;  // nobody has asked for it
     Error error{ErrorCode::io, {}};

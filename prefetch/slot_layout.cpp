@@ -1,6 +1,7 @@
 #include "prefetch/slot_layout.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 
 #include "io/alignment.h"
@@ -11,7 +12,27 @@ namespace {
 
 constexpr std::uint64_t slot_alignment = 4096;  // PinnedMemory rounds blocks to this
 
-std::uint64_t end_of(const MatrixExtent& extent) { return extent.offset_bytes + extent.bytes(); }
+// A stretch of a file, and the parts of the expert in it.
+struct Stretch {
+  std::uint32_t file = 0;
+  std::uint64_t begin = 0, end = 0;
+  unsigned parts = 0;
+};
+
+using Parts = std::array<Stretch, expert_parts>;
+
+Parts parts_of(const ExpertExtent& expert) {
+  Parts parts;
+  std::size_t i = 0;
+  for (const MatrixExtent* m : {&expert.gate, &expert.up, &expert.down}) {
+    parts[i] = {m->file, m->offset_bytes, m->offset_bytes + m->span_bytes(), 1u << i};
+    const std::size_t scales = i + scale_part_shift;
+    parts[scales] = {m->scales.file, m->scales.offset_bytes,
+                     m->scales.offset_bytes + m->scale_span_bytes(), 1u << scales};
+    ++i;
+  }
+  return parts;
+}
 
 // Lays the reads of one expert one behind the other into a slot.
 class Placer {
@@ -19,20 +40,17 @@ class Placer {
   explicit Placer(std::span<const std::uint32_t> block_bytes) : block_bytes_(block_bytes) {}
 
   void place(const ExpertExtent& expert) {
-    const MatrixExtent& low =
-        expert.gate.offset_bytes <= expert.up.offset_bytes ? expert.gate : expert.up;
-    const MatrixExtent& high = &low == &expert.gate ? expert.up : expert.gate;
-    if (joined(low, high)) {
-      const std::uint64_t data =
-          add(low.file, low.offset_bytes, end_of(high), slice_gate | slice_up, true);
-      const std::uint64_t second = data + low.bytes();
-      made.data_offset[0] = &low == &expert.gate ? data : second;
-      made.data_offset[1] = &low == &expert.gate ? second : data;
-    } else {
-      made.data_offset[0] = add(expert.gate, slice_gate, true);
-      made.data_offset[1] = add(expert.up, slice_up, true);
+    const Parts parts = parts_of(expert);
+    add_joined(parts, {0, 1, 3, 4}, true);
+    add_joined(parts, {2, 5}, false);
+    for (std::size_t i = 0; i < expert_parts; ++i) {
+      const Stretch& part = parts[i];
+      if (part.begin == part.end) made.absent_parts |= part.parts;
+      for (std::uint32_t r = 0; r < made.read_count; ++r)
+        if ((made.reads[r].parts & part.parts) != 0)
+          made.data_offset[i] =
+              made.reads[r].slot_offset_bytes + (part.begin - made.reads[r].offset_bytes);
     }
-    made.data_offset[2] = add(expert.down, slice_down, false);
     made.data_bytes = {expert.gate.bytes(), expert.up.bytes(), expert.down.bytes()};
   }
 
@@ -41,39 +59,66 @@ class Placer {
   std::uint64_t alignment = slot_alignment;
 
  private:
-  bool joined(const MatrixExtent& low, const MatrixExtent& high) const {
-    if (low.file != high.file || end_of(low) != high.offset_bytes) return false;
+  bool join(const Stretch& a, const Stretch& b) const {
+    const Stretch& low = a.begin <= b.begin ? a : b;
+    const Stretch& high = &low == &a ? b : a;
+    if (low.file != high.file || low.end < high.begin) return false;
+    if (low.end > high.begin) return true;
     const std::uint32_t block = block_bytes_[low.file];
-    const std::uint64_t together =
-        block_window(low.offset_bytes, low.bytes() + high.bytes(), block).bytes;
-    const std::uint64_t apart = block_window(low.offset_bytes, low.bytes(), block).bytes +
-                                block_window(high.offset_bytes, high.bytes(), block).bytes;
+    const std::uint64_t together = block_window(low.begin, high.end - low.begin, block).bytes;
+    const std::uint64_t apart = block_window(low.begin, low.end - low.begin, block).bytes +
+                                block_window(high.begin, high.end - high.begin, block).bytes;
     return together < apart || together <= SlotLayout::joined_bytes_max;
   }
 
-  std::uint64_t add(const MatrixExtent& slice, unsigned bits, bool first) {
-    return add(slice.file, slice.offset_bytes, end_of(slice), bits, first);
+  // Adds the reads of some parts, those together that belong together.
+  void add_joined(const Parts& parts, std::initializer_list<std::size_t> indices, bool first) {
+    std::array<Stretch, expert_parts> list;
+    std::size_t count = 0;
+    for (const std::size_t index : indices) {
+      Stretch next = parts[index];
+      if (next.begin == next.end) continue;
+      std::size_t place = count;
+      for (std::size_t i = 0; i < count;) {
+        if (!join(list[i], next)) {
+          ++i;
+          continue;
+        }
+        next = {next.file, std::min(next.begin, list[i].begin), std::max(next.end, list[i].end),
+                next.parts | list[i].parts};
+        place = std::min(place, i);
+        std::move(list.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                  list.begin() + static_cast<std::ptrdiff_t>(count),
+                  list.begin() + static_cast<std::ptrdiff_t>(i));
+        --count;
+        i = 0;  // what it did not touch before it may touch now
+      }
+      place = std::min(place, count);
+      std::move_backward(list.begin() + static_cast<std::ptrdiff_t>(place),
+                         list.begin() + static_cast<std::ptrdiff_t>(count),
+                         list.begin() + static_cast<std::ptrdiff_t>(count) + 1);
+      list[place] = next;
+      ++count;
+    }
+    for (std::size_t i = 0; i < count; ++i) add(list[i], first);
   }
 
-  // Returns where the data starts in the slot.
-  std::uint64_t add(std::uint32_t file, std::uint64_t begin, std::uint64_t data_end, unsigned bits,
-                    bool first) {
-    MILLRACE_CHECK(file < block_bytes_.size() && begin < data_end);
-    const std::uint32_t block = block_bytes_[file];
+  void add(const Stretch& stretch, bool first) {
+    MILLRACE_CHECK(stretch.file < block_bytes_.size());
+    const std::uint32_t block = block_bytes_[stretch.file];
     MILLRACE_CHECK(block > 0 && (block & (block - 1)) == 0);
-    const BlockWindow read = block_window(begin, data_end - begin, block);
+    const BlockWindow read = block_window(stretch.begin, stretch.end - stretch.begin, block);
     const std::uint64_t start =
         round_up(end, std::max<std::uint64_t>(block, SlotLayout::window_alignment));
     made.reads[made.read_count++] = {.offset_bytes = read.offset_bytes,
                                      .bytes = read.bytes,
                                      .needed_bytes = read.needed_bytes,
                                      .slot_offset_bytes = start,
-                                     .file = file,
-                                     .bits = bits,
+                                     .file = stretch.file,
+                                     .parts = stretch.parts,
                                      .first = first};
     end = start + read.bytes;
     alignment = std::max<std::uint64_t>(alignment, block);
-    return start + read.skip_bytes;
   }
 
   std::span<const std::uint32_t> block_bytes_;

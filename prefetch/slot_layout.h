@@ -24,16 +24,26 @@ struct ExpertRead {
   std::uint64_t needed_bytes = 0;  // from offset_bytes to the end of the last slice
   std::uint64_t slot_offset_bytes = 0;
   std::uint32_t file = 0;
-  unsigned bits = 0;   // the Slice bits that this read completes
-  bool first = false;  // gate or up: before any down (a down slice is always a read of its own)
+  unsigned parts = 0;  // the Part bits that this read brings whole
+  bool first = false;  // of gate or up: before any of down (never read together)
 };
+
+// What an expert consists of, as bits: the codes of its slices, as in Slice, and their scales.
+inline constexpr std::size_t expert_parts = 6;
+inline constexpr unsigned scale_part_shift = 3;
+// The slices that are whole.
+constexpr unsigned whole_slices(unsigned parts) noexcept {
+  return parts & parts >> scale_part_shift & slice_all;
+}
 
 // Where an expert's parts go in any slot of at least its class's size.
 struct ExpertPlacement {
-  std::array<ExpertRead, 3> reads;             // the first `read_count`, in order of need
-  std::array<std::uint64_t, 3> data_offset{};  // of gate, up, down from the start of the slot
-  std::array<std::uint64_t, 3> data_bytes{};   // of each
+  std::array<ExpertRead, expert_parts> reads;  // the first `read_count`, in order of need
+  // Of gate, up, down, then of their scales, from the start of the slot.
+  std::array<std::uint64_t, expert_parts> data_offset{};
+  std::array<std::uint64_t, 3> data_bytes{};  // of gate, up, down with their scales
   std::uint32_t read_count = 0;
+  unsigned absent_parts = 0;  // scales that the types do not have
   std::uint32_t slot_class = 0;
 
   std::uint64_t read_bytes() const noexcept {
@@ -53,9 +63,9 @@ class SlotLayout {
  public:
   // More sizes than this (files that mix types per expert) are merged upward where it wastes least.
   static constexpr std::size_t classes_max = 16;
-  // Slices that follow each other in the file (fused gate_up) are read at once when that saves
-  // blocks, or when together they are this small, so that a read costs more than an earlier start
-  // brings.
+  // Parts that follow each other in the file (fused gate_up, scales) are read at once when that
+  // saves blocks, or when together they are this small, so that a read costs more than an earlier
+  // start brings. Parts that lie in each other (zipped gate and up) always are.
   static constexpr std::uint64_t joined_bytes_max = std::uint64_t{256} << 10;
   // Windows start at least so aligned in the slot (and at multiples of the file's block).
   static constexpr std::uint64_t window_alignment = 64;

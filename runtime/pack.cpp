@@ -40,6 +40,12 @@ Result<std::uint64_t> model_identity(const ModelSpec& spec) {
   for (LayerIndex layer = 0; layer < spec.experts.layers(); ++layer) {
     for (ExpertIndex expert = 0; expert < spec.experts.experts(layer); ++expert)
       for (const MatrixExtent* slice : slices_of(spec.experts.at({layer, expert}))) {
+        if (slice->scales.rows > 0 || slice->row_step > 1)
+          return Error{
+              ErrorCode::unsupported,
+              fmt::format("{}: layer {}, expert {}: scales apart from their codes, or rows "
+                          "of gate and up by turns: pools of such experts are not packed",
+                          spec.files[slice->file], layer, expert)};
         number(static_cast<std::uint64_t>(slice->type));
         number(slice->rows);
         number(slice->columns);

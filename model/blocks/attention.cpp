@@ -19,6 +19,7 @@ GqaShape gqa_shape(const Hparams& h, const FamilySpec& family, std::uint32_t hea
           .clamp = h.clamp_qkv,
           .rms_eps = h.rms_eps,
           .rope = family.rope,
+          .split_pairs = h.split_pairs,
           .qk_norm = family.qk_norm,
           .output_gate = family.output_gate};
 }

@@ -1,6 +1,7 @@
 #include "model/blocks/attention_gqa.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 
 namespace millrace {
@@ -24,6 +25,8 @@ std::size_t GqaScratch::bytes(const GqaShape& widest, std::size_t tokens,
 }
 
 namespace {
+
+constexpr std::size_t head_dim_max = 4096;  // as hparams checks it
 
 void clamp_rows(float limit, float* x, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) x[i] = std::clamp(x[i], -limit, limit);
@@ -51,6 +54,20 @@ void gate_output(const BlockContext& context, const GqaShape& shape, std::size_t
                               });
 }
 
+// Heads whose pairs come as all firsts, then all seconds: pair by pair, as the rotation of adjacent
+// elements wants them.
+void join_pairs(float* x, std::size_t heads, std::size_t head_dim, std::size_t rotary) {
+  std::array<float, head_dim_max> seconds;
+  const std::size_t pairs = rotary / 2;
+  for (std::size_t h = 0; h < heads; ++h, x += head_dim) {
+    std::copy_n(x + pairs, pairs, seconds.begin());
+    for (std::size_t i = pairs; i-- > 0;) {
+      x[2 * i] = x[i];
+      x[2 * i + 1] = seconds[i];
+    }
+  }
+}
+
 // Norms (where the layer has them), rotates, and puts keys and values into the cache.
 void norm_rotate_store(const BlockContext& context, const GqaShape& shape,
                        const LayerWeights& weights, LayerIndex layer,
@@ -64,6 +81,7 @@ void norm_rotate_store(const BlockContext& context, const GqaShape& shape,
     const std::size_t spans = norm == nullptr ? 0 : row ? 1 : heads;
     for (std::size_t i = 0; i < spans; ++i)
       kernels.rms_norm(at + i * span, norm, shape.rms_eps, span, at + i * span);
+    if (shape.split_pairs) join_pairs(at, heads, shape.head_dim, shape.rotary);
     rotate(at, heads, shape.head_dim, shape.rotary, rope.cosines(t), rope.sines(t));
   };
   context.parallel.for_ranges(

@@ -21,6 +21,7 @@ struct GqaShape {
   float clamp = 0;           // of q, k and v after their projections; 0: none
   float rms_eps = 0;
   RopeKind rope = RopeKind::norm;
+  bool split_pairs = false;  // q and k come with the firsts of a head's pairs before the seconds
   QkNorm qk_norm = QkNorm::none;
   bool output_gate = false;  // attn_q: per head the query, then as many values of a gate
 };

@@ -128,12 +128,6 @@ class Pass {
                                    for (std::size_t h = begin; h < end; ++h) body(h, worker);
                                  });
   }
-  static Matrix rows_of(const Matrix& matrix, std::size_t first, std::size_t count) {
-    Matrix part = matrix;
-    part.data += first * matrix.row_bytes;
-    part.rows = count;
-    return part;
-  }
   // All heads' rows of `count` tokens, as the matrix that takes them wants it.
   bool quantize(ActivationRows& rows, std::size_t count, const Matrix& matrix) {
     const Rounding rounding = context_.rounding(matrix.type);
@@ -166,19 +160,18 @@ class Pass {
 
   void absorb_transposed(const Matrix& keys, std::size_t count, std::size_t head) {
     SerialParallel serial;
-    linear({kernels_, serial, context_.mode},
-           rows_of(keys, head * shape_.kv_latent, shape_.kv_latent), scratch_.query, head, count,
-           absorbed(0, head), shape_.heads * shape_.key(), shape_.heads);
+    linear({kernels_, serial, context_.mode}, keys.slice(head * shape_.kv_latent, shape_.kv_latent),
+           scratch_.query, head, count, absorbed(0, head), shape_.heads * shape_.key(),
+           shape_.heads);
   }
 
   // The sum over i of qn[i] times row i of the head's key matrix, i ascending.
   void absorb_rows(const Matrix& both, std::size_t count, std::size_t head, unsigned worker) {
-    const auto decode = kernels_.decode_row[static_cast<std::size_t>(both.type)];
     float* const row = scratch_.row.data() + std::size_t{worker} * shape_.kv_latent;
-    const std::byte* data = both.data + head * (shape_.nope + shape_.value_dim) * both.row_bytes;
+    const std::size_t first = head * (shape_.nope + shape_.value_dim);
     for (std::size_t t = 0; t < count; ++t) std::fill_n(absorbed(t, head), shape_.kv_latent, 0.0F);
-    for (std::size_t i = 0; i < shape_.nope; ++i, data += both.row_bytes) {
-      decode(data, shape_.kv_latent, row);
+    for (std::size_t i = 0; i < shape_.nope; ++i) {
+      decode_matrix_row(kernels_, both, first + i, row);
       for (std::size_t t = 0; t < count; ++t)
         kernels_.add_scaled(row, scratch_.query.row(t * shape_.heads + head)[i], shape_.kv_latent,
                             absorbed(t, head));
@@ -194,7 +187,7 @@ class Pass {
     for_heads([&](std::size_t head, unsigned) {
       SerialParallel serial;
       linear({kernels_, serial, context_.mode},
-             rows_of(matrix, head * (before + shape_.value_dim) + before, shape_.value_dim),
+             matrix.slice(head * (before + shape_.value_dim) + before, shape_.value_dim),
              scratch_.mixed, head, count, scratch_.out.row(first) + head * shape_.value_dim,
              scratch_.out.columns(), shape_.heads);
     });

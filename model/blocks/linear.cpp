@@ -19,8 +19,7 @@ std::size_t row_grain(const Matrix& weights, std::size_t tokens) {
 }
 
 WeightRows row_range(const Matrix& weights, std::size_t begin, std::size_t end) {
-  return {weights.data + begin * weights.row_bytes, weights.row_bytes, end - begin,
-          weights.columns};
+  return weights.slice(begin, end - begin).view();
 }
 
 }  // namespace

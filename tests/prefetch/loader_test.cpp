@@ -96,6 +96,48 @@ TEST_CASE("loader: slices are told as they land, each once, with the right bytes
   world.release(asker);
 }
 
+TEST_CASE("loader: a slice whose scales lie apart is told when codes and scales have landed") {
+  const auto slice = [](std::uint64_t codes, std::uint64_t scales) {
+    return MatrixExtent{.type = DType::fp4,
+                        .offset_bytes = codes,
+                        .row_bytes = 512,
+                        .rows = 8,
+                        .columns = 1024,
+                        .scales = {ScaleType::e8m0, 0, scales, 32, 8}};
+  };
+  std::vector<ExpertExtent> row(
+      4, {slice(96, 1 << 20), slice(10000, 2 << 20), slice(30000, 30000 + 4096)});
+  LoaderWorld world(ExpertExtents({row}), 4, 2);
+  Asker asker({0, 2});
+  world.ask({&asker});
+  CHECK(world.scheduler.queued() == 5);  // down's scales are its neighbours
+  for (const unsigned bits :
+       {0u, 0u, unsigned{slice_gate}, slice_gate | slice_up, 0u | slice_all}) {
+    REQUIRE(world.scheduler.step());
+    CHECK(asker.bits == bits);
+  }
+  CHECK_FALSE(asker.repeated);
+  const ExpertRequest& request = asker.request;
+  const auto same = [](const std::byte* data, std::uint64_t offset, std::uint64_t bytes) {
+    for (std::uint64_t i = 0; i < bytes; ++i)
+      if (data[i] != pattern_byte(0, offset + i)) return false;
+    return true;
+  };
+  CHECK(same(request.gate, 96, 4096));
+  CHECK(same(request.gate_scales, 1 << 20, 256));
+  CHECK(same(request.up, 10000, 4096));
+  CHECK(same(request.up_scales, 2 << 20, 256));
+  CHECK(same(request.down, 30000, 4096 + 256));
+  CHECK(request.down_scales == request.down + 4096);
+  world.release(asker);
+  Asker plain({0, 1});
+  world.scheduler.set_fault(0, 2 << 20, EIO, 1);
+  world.ask({&plain});
+  world.scheduler.run();
+  CHECK_THAT(plain.failure, Catch::Contains("expert 1 up"));
+  world.release(plain);
+}
+
 TEST_CASE("loader: hits are called back from inside request, while misses load") {
   LoaderWorld world(equal_extents(1, 8), 4, 4);
   world.use({0, 1});

@@ -27,7 +27,7 @@ TEST_CASE("slot layout: every window is whole blocks, and data starts at its res
       for (ExpertIndex e = 0; e < 7; ++e) {
         const ExpertPlacement& at = layout.at({l, e});
         const ExpertExtent& extent = extents.at({l, e});
-        unsigned bits = 0;
+        unsigned parts = 0;
         std::uint64_t end = 0;
         for (std::uint32_t i = 0; i < at.read_count; ++i) {
           const ExpertRead& read = at.reads[i];
@@ -38,14 +38,15 @@ TEST_CASE("slot layout: every window is whole blocks, and data starts at its res
           CHECK(read.slot_offset_bytes >= end);
           CHECK(read.needed_bytes <= read.bytes);
           end = read.slot_offset_bytes + read.bytes;
-          bits += read.bits;
+          parts += read.parts;
         }
-        CHECK(bits == slice_all);
+        CHECK(parts == slice_all);
+        CHECK(whole_slices(parts | at.absent_parts) == slice_all);
         CHECK(end <= layout.classes()[at.slot_class].slot_bytes);
         CHECK(at.data_offset[0] % block == extent.gate.offset_bytes % block);
         CHECK(at.data_offset[1] % block == extent.up.offset_bytes % block);
         CHECK(at.data_offset[2] % block == extent.down.offset_bytes % block);
-        CHECK(at.reads[at.read_count - 1].bits == slice_down);
+        CHECK(at.reads[at.read_count - 1].parts == slice_down);
         CHECK_FALSE(at.reads[at.read_count - 1].first);
       }
     }
@@ -72,13 +73,67 @@ TEST_CASE("slot layout: gate and up that follow each other become one read, in e
   const SlotLayout layout(ExpertExtents({row}), block_512);
   const ExpertPlacement& fused = layout.at({0, 0});
   REQUIRE(fused.read_count == 2);
-  CHECK(fused.reads[0].bits == (slice_gate | slice_up));
+  CHECK(fused.reads[0].parts == (slice_gate | slice_up));
   CHECK(fused.reads[0].bytes == 2560);
   CHECK(fused.data_offset[0] == 100);
   CHECK(fused.data_offset[1] == 1100);
   const ExpertPlacement& swapped = layout.at({0, 1});
   REQUIRE(swapped.read_count == 2);
   CHECK(swapped.data_offset[0] == swapped.data_offset[1] + 1000);
+}
+
+namespace {
+
+// A slice of `rows` rows of packed FP4, its scales elsewhere.
+MatrixExtent scaled_at(std::uint64_t offset, std::uint64_t scales, std::uint64_t rows) {
+  return {.type = DType::fp4,
+          .offset_bytes = offset,
+          .row_bytes = 512,
+          .rows = rows,
+          .columns = 1024,
+          .scales = {ScaleType::e8m0, 0, scales, 32, rows}};
+}
+
+}  // namespace
+
+TEST_CASE("slot layout: scales that lie apart are reads of their own, or come with neighbours") {
+  std::vector<ExpertExtent> row(2);
+  row[0] = {scaled_at(0, 1 << 20, 8), scaled_at(9000, (1 << 20) + 256, 8),
+            scaled_at(30000, 50000, 8)};
+  row[1] = {scaled_at(60000, 64096, 8), scaled_at(70000, 90000, 8), scaled_at(80000, 84096, 8)};
+  const SlotLayout layout(ExpertExtents({row}), buffered);
+  const ExpertPlacement& apart = layout.at({0, 0});
+  REQUIRE(apart.read_count == 5);  // the scales of gate and up are neighbours
+  CHECK(apart.absent_parts == 0);
+  CHECK(apart.data_offset[4] == apart.data_offset[3] + 256);
+  CHECK(apart.read_bytes() == row[0].bytes());
+  const ExpertPlacement& beside = layout.at({0, 1});
+  REQUIRE(beside.read_count == 4);
+  CHECK(beside.reads[0].parts == (1u | 8u));
+  CHECK(beside.data_offset[3] == beside.data_offset[0] + 4096);
+  CHECK(beside.reads[3].parts == (4u | 32u));
+  for (const ExpertPlacement* at : {&apart, &beside}) {
+    unsigned parts = at->absent_parts;
+    for (std::uint32_t i = 0; i < at->read_count; ++i) parts |= at->reads[i].parts;
+    CHECK(whole_slices(parts) == slice_all);
+    CHECK(whole_slices(parts & ~16u) == (slice_gate | slice_down));
+  }
+}
+
+TEST_CASE("slot layout: gate and up by turns are read once, whatever their size") {
+  MatrixExtent gate = scaled_at(96, 10 * MiB, 4096);
+  gate.row_step = 2;
+  MatrixExtent up = gate;
+  up.offset_bytes += up.row_bytes;
+  up.scales.offset_bytes += up.scales.row_bytes;
+  const std::vector<ExpertExtent> row(1, {gate, up, scaled_at(20 * MiB, 30 * MiB, 4)});
+  const SlotLayout layout(ExpertExtents({row}), buffered);
+  const ExpertPlacement& at = layout.at({0, 0});
+  REQUIRE(at.read_count == 4);
+  CHECK(at.reads[0].bytes == 2 * 4096 * 512);
+  CHECK(at.data_offset[1] == at.data_offset[0] + 512);
+  CHECK(at.data_offset[4] == at.data_offset[3] + 32);
+  CHECK(at.read_bytes() == row[0].bytes());
 }
 
 TEST_CASE("slot layout: large neighbours that waste no block stay two reads, so one can start") {

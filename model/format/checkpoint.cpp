@@ -84,7 +84,9 @@ Checkpoint::Checkpoint(Parts parts)
       tensors_(std::move(parts.tensors)),
       keys_(std::move(parts.keys)),
       meta_(std::move(parts.meta)),
-      metadata_bytes_(parts.metadata_bytes) {
+      metadata_bytes_(parts.metadata_bytes),
+      companions_(std::move(parts.companions)),
+      origin_(std::move(parts.origin)) {
   MILLRACE_CHECK(!files_.empty());
   by_name_.reserve(tensors_.size());
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
@@ -218,6 +220,8 @@ std::string Checkpoint::architecture() const {
   return text == nullptr ? std::string() : *text;
 }
 
-std::string Checkpoint::display_path() const { return printable(files_.front(), 4096); }
+std::string Checkpoint::display_path() const {
+  return printable(origin_.empty() ? files_.front() : origin_, 4096);
+}
 
 }  // namespace millrace

@@ -1,5 +1,5 @@
-// Checkpoint: a model's files as metadata and tensor extents, whatever the container. GGUF today,
-// safetensors next. Built once at open, then read-only: any thread.
+// Checkpoint: a model's files as metadata and tensor extents, whatever the container. a GGUF
+// file, or a folder with safetensors. Built once at open, then read-only: any thread.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,8 @@ class Checkpoint {
  public:
   // The files in the order of TensorInfo::file: paths only; io opens them.
   const std::vector<std::string>& files() const noexcept { return files_; }
+  // Files beside them that were read to open the model.
+  const std::vector<std::string>& companions() const noexcept { return companions_; }
   const std::vector<TensorInfo>& tensors() const noexcept { return tensors_; }  // file order
   const TensorInfo* find_tensor(std::string_view name) const noexcept;
   const MetaValue* find_meta(std::string_view key) const noexcept;
@@ -51,7 +53,7 @@ class Checkpoint {
   Result<bool> has_f32_array(std::string_view key, std::vector<float>& out) const;
 
   std::string architecture() const;  // general.architecture; empty if absent
-  std::string display_path() const;  // the first file, for messages
+  std::string display_path() const;  // the file with the metadata, for messages
 
   // Used by the readers of containers.
   struct Parts {
@@ -60,6 +62,8 @@ class Checkpoint {
     std::vector<std::string> keys;
     std::unordered_map<std::string, MetaValue> meta;
     std::uint64_t metadata_bytes = 0;
+    std::vector<std::string> companions = {};
+    std::string origin = {};  // the file that holds the metadata, if it is none of `files`
   };
   explicit Checkpoint(Parts parts);
   Checkpoint(Checkpoint&&) noexcept = default;
@@ -74,6 +78,8 @@ class Checkpoint {
   std::unordered_map<std::string, MetaValue> meta_;
   std::unordered_map<std::string_view, std::size_t> by_name_;  // views into tensors_
   std::uint64_t metadata_bytes_ = 0;
+  std::vector<std::string> companions_;
+  std::string origin_;
 };
 
 }  // namespace millrace

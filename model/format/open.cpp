@@ -12,6 +12,7 @@
 #include "io/file.h"
 #include "model/format/gguf.h"
 #include "model/format/gguf_split.h"
+#include "model/format/safetensors/folder.h"
 #include "runtime/base/log.h"
 
 namespace millrace {
@@ -25,26 +26,25 @@ Error refuse(ErrorCode code, const std::string& path, std::string_view detail) {
   return Error{code, fmt::format("{}: {}", printable(path, 4096), detail)};
 }
 
-// Refuses by kind and name what is not a single file to look into.
-Status check_kind(const std::string& path) {
+// The folder of a published checkpoint, or what stands for it: its index, or a file of weights.
+// Empty: a file of another kind. Refuses by name what is not there.
+Result<std::string> checkpoint_folder(const std::string& path) {
   std::error_code cause;
   const std::filesystem::file_status status = std::filesystem::status(path, cause);
   if (!std::filesystem::exists(status))
     return refuse(ErrorCode::io, path, cause ? cause.message() : "no such file");
-  if (std::filesystem::is_directory(status))
-    return refuse(ErrorCode::unsupported, path,
-                  "is a directory; safetensors checkpoints come later, give the path of a .gguf "
-                  "file");
-  if (path.ends_with(".safetensors") || path.ends_with(".safetensors.index.json"))
-    return refuse(ErrorCode::unsupported, path,
-                  "safetensors checkpoints come later, give the path of a .gguf file");
-  return {};
+  if (std::filesystem::is_directory(status)) return path;
+  if (!path.ends_with(".safetensors") && !path.ends_with(".safetensors.index.json"))
+    return std::string();
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? std::string(".") : folder;
 }
 
 }  // namespace
 
 Result<Checkpoint> open_checkpoint(const std::string& path) {
-  MILLRACE_TRY(check_kind(path));
+  MILLRACE_ASSIGN(const std::string folder, checkpoint_folder(path));
+  if (!folder.empty()) return open_safetensors_folder(folder);
   std::string start;
   {
     MILLRACE_ASSIGN(const File file, File::open(path, DirectMode::off));

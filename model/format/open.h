@@ -8,8 +8,9 @@
 
 namespace millrace {
 
-// Opens PATH by its first bytes. Errors: `io` (missing, unreadable), `unsupported` (safetensors, a
-// directory), `format` (no model file, or a malformed one), else as open_gguf().
+// Opens PATH: a folder (or its index, or a file of its weights) as a safetensors checkpoint,
+// another file by its first bytes. Errors: `io` (missing, unreadable), `format` (no model file, or
+// a malformed one), else as open_gguf() and open_safetensors_folder().
 Result<Checkpoint> open_checkpoint(const std::string& path);
 
 }  // namespace millrace

@@ -1,6 +1,9 @@
 #include "model/tokenizer/pretokenizer_patterns.h"
 
+#include <algorithm>
 #include <array>
+#include <charconv>
+#include <cstdint>
 
 namespace millrace {
 
@@ -165,6 +168,63 @@ constexpr Named known[] = {
 };
 
 }  // namespace
+
+namespace {
+
+// The UTF-8 of a character that is none of the first 128.
+void append_character(std::uint32_t code, std::string& text) {
+  const auto tail = [&](unsigned shift) {
+    text += static_cast<char>(0x80 | (code >> shift & 0x3f));
+  };
+  if (code < 0x800) {
+    text += static_cast<char>(0xc0 | code >> 6);
+  } else if (code < 0x10000) {
+    text += static_cast<char>(0xe0 | code >> 12);
+    tail(6);
+  } else {
+    text += static_cast<char>(0xf0 | (code >> 18 & 7));
+    tail(12);
+    tail(6);
+  }
+  tail(0);
+}
+
+// What different writers spell differently, spelt one way: \x{hex} as the character, line ends as
+// escapes, and patterns that we rewrote as they were.
+std::string usual_spelling(std::string_view pattern) {
+  if (pattern == trailing_spaces) return "\\s+$";
+  std::string text;
+  for (std::size_t at = 0; at < pattern.size();) {
+    const std::size_t close =
+        pattern.substr(at, 3) == "\\x{" ? pattern.find('}', at) : pattern.npos;
+    std::uint32_t code = 0;
+    if (close != pattern.npos &&
+        std::from_chars(&pattern[at + 3], &pattern[close], code, 16).ptr == &pattern[close] &&
+        code >= 0x80) {
+      append_character(code, text);
+      at = close + 1;
+      continue;
+    }
+    const char c = pattern[at++];
+    if (c == '\r') text += "\\r";
+    else if (c == '\n') text += "\\n";
+    else text += c;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string_view recognize_pretokenizer(std::span<const std::string> patterns) {
+  const auto same = [](const std::string& given, const char* own) {
+    return usual_spelling(given) == usual_spelling(own);
+  };
+  for (const Named& entry : known)
+    if (std::equal(patterns.begin(), patterns.end(), entry.rules.patterns.begin(),
+                   entry.rules.patterns.end(), same))
+      return entry.name;
+  return {};
+}
 
 const PretokenizerRules* find_pretokenizer(std::string_view name) noexcept {
   for (const Named& entry : known)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +16,10 @@ struct PretokenizerRules {
   bool ignore_merges = false;
   bool add_bos = false;  // where the file has no tokenizer.ggml.add_bos_token
 };
+
+// The name of the rules with these patterns, as tokenizer.json writes them; empty: none. Such files
+// say themselves whether whole words are tokens and BOS is added.
+std::string_view recognize_pretokenizer(std::span<const std::string> patterns);
 
 // nullptr: no such name. "default" is the name for files without one.
 const PretokenizerRules* find_pretokenizer(std::string_view name) noexcept;

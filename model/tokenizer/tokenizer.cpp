@@ -16,6 +16,7 @@ namespace {
 
 constexpr const char* model_key = "tokenizer.ggml.model";
 constexpr const char* pre_key = "tokenizer.ggml.pre";
+constexpr const char* patterns_key = "tokenizer.ggml.pre_patterns";  // of tokenizer.json
 
 // The rules for the name in the file, or those for files without a name, loudly.
 const PretokenizerRules& choose_rules(const Checkpoint& checkpoint, const std::string& name) {
@@ -42,8 +43,10 @@ Result<Tokenizer> Tokenizer::from_checkpoint(const Checkpoint& checkpoint) {
 Status Tokenizer::load(const Checkpoint& checkpoint) {
   MILLRACE_ASSIGN(const bool named, checkpoint.has_string(model_key, model_name_));
   if (!named)
-    return Error{ErrorCode::format, fmt::format("{}: no tokenizer: {} is missing",
-                                                checkpoint.display_path(), model_key)};
+    return Error{
+        ErrorCode::format,
+        fmt::format("{}: no tokenizer: {} is missing", checkpoint.display_path(),
+                    checkpoint.companions().empty() ? model_key : "tokenizer.json beside it")};
   if (model_name_ != "gpt2" && model_name_ != "llama")
     return Error{ErrorCode::unsupported,
                  fmt::format("{}: {} is \"{}\"; only \"gpt2\" (byte-level BPE) and \"llama\" (SPM) "
@@ -58,8 +61,24 @@ Status Tokenizer::load(const Checkpoint& checkpoint) {
   return {};
 }
 
+// Checkpoints without a name for their rules have the patterns themselves.
+Status Tokenizer::recognize_patterns(const Checkpoint& checkpoint) {
+  const std::vector<std::string>* patterns = checkpoint.string_array(patterns_key);
+  if (patterns == nullptr) return {};
+  pretokenizer_name_ = recognize_pretokenizer(*patterns);
+  if (!pretokenizer_name_.empty()) return {};
+  std::string all;
+  for (const std::string& pattern : *patterns)
+    all += (all.empty() ? "" : "; ") + printable(pattern);
+  return Error{ErrorCode::unsupported,
+               fmt::format("{}: the patterns of the pre-tokenizer are not known: {}",
+                           checkpoint.display_path(), all)};
+}
+
 Status Tokenizer::load_bpe(const Checkpoint& checkpoint) {
-  const PretokenizerRules& rules = choose_rules(checkpoint, pretokenizer_name_);
+  MILLRACE_TRY(recognize_patterns(checkpoint));
+  PretokenizerRules rules = choose_rules(checkpoint, pretokenizer_name_);
+  MILLRACE_TRY(checkpoint.has_bool("tokenizer.ggml.ignore_merges", rules.ignore_merges));
   SpecialDefaults defaults;
   defaults.add_bos = rules.add_bos;
   // Files of Falcon's time leave these keys out and mean 11. Where 11 is an ordinary token, there

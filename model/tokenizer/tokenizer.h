@@ -76,6 +76,7 @@ class Tokenizer {
   Tokenizer() = default;
   Status load(const Checkpoint& checkpoint);
   Status load_bpe(const Checkpoint& checkpoint);
+  Status recognize_patterns(const Checkpoint& checkpoint);
   Status load_spm(const Checkpoint& checkpoint);
 
   std::string model_name_;

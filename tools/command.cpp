@@ -113,7 +113,8 @@ void add_trace_flag(CLI::App& app, std::string& path) {
 void EngineFlags::add_to(CLI::App& app, bool with_model) {
   if (with_model)
     app.add_option("MODEL,-m,--model", model,
-                   "GGUF file (any part of a split one); default: the embedded model")
+                   "GGUF file (any part of a split one) or safetensors folder; default: the "
+                   "embedded model")
         ->multi_option_policy(CLI::MultiOptionPolicy::Throw)
         ->check(not_empty());
   app.add_option("--pool", pool, "packed pool of the model (see pack) to read its experts from")

@@ -106,6 +106,7 @@ Result<std::vector<NamedPath>> model_files(const std::string& model_path,
   if (std::none_of(outputs.begin(), outputs.end(), given)) return files;
   MILLRACE_ASSIGN(const Checkpoint checkpoint, open_checkpoint(model_path));
   for (const std::string& path : checkpoint.files()) files.push_back({"-m", path});
+  for (const std::string& path : checkpoint.companions()) files.push_back({"-m", path});
   return files;
 }
 

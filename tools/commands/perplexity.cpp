@@ -71,7 +71,7 @@ void add_perplexity(CLI::App& app, int& code) {
   auto flags = std::make_shared<PerplexityFlags>();
   CLI::App* command = app.add_subcommand(
       "perplexity", "how well the model predicts a text (windows, second half scored)");
-  command->add_option("MODEL,-m,--model", flags->engine.model, "GGUF file")
+  command->add_option("MODEL,-m,--model", flags->engine.model, "GGUF file or safetensors folder")
       ->required()
       ->multi_option_policy(CLI::MultiOptionPolicy::Throw)
       ->check(not_empty());

@@ -77,7 +77,9 @@ Status run(const TokenizeFlags& flags) {
 void add_tokenize(CLI::App& app, int& code) {
   auto flags = std::make_shared<TokenizeFlags>();
   CLI::App* command = app.add_subcommand("tokenize", "text to token ids, and back");
-  command->add_option("MODEL,-m,--model", flags->model, "GGUF file; default: the embedded model")
+  command
+      ->add_option("MODEL,-m,--model", flags->model,
+                   "GGUF file or safetensors folder; default: the embedded model")
       ->check(not_empty());
   CLI::Option* text = command->add_option("--text", flags->text, "text to encode");
   command->add_option("--file", flags->file, "file to encode (- is stdin)")->check(not_empty());

@@ -47,12 +47,17 @@ TEST_CASE("open: a missing file is an I/O error") {
   CHECK(open_gguf(folder.path("none.gguf")).error().code == ErrorCode::io);
 }
 
-TEST_CASE("open: safetensors come later, and the message says so") {
+TEST_CASE("open: a folder, its index or one of its shards is a safetensors checkpoint") {
   const TempFolder folder;
-  check_refused(folder.path("."), ErrorCode::unsupported, {"directory", "safetensors"});
-  check_refused(folder.write("m.safetensors", "x"), ErrorCode::unsupported, {"safetensors"});
-  check_refused(folder.write("m.safetensors.index.json", "{}"), ErrorCode::unsupported,
-                {"safetensors"});
+  const std::string config = "config.json";
+  check_refused(folder.path("."), ErrorCode::format, {config});
+  for (const char* name : {"m.safetensors", "m.safetensors.index.json"}) {
+    const auto opened = open_checkpoint(folder.write(name, "{}"));
+    REQUIRE_FALSE(opened);
+    CHECK_THAT(opened.error().what, Catch::Contains(config));
+  }
+  folder.write(config, "{}");
+  check_refused(folder.path("."), ErrorCode::format, {config, "model_type", "missing"});
 }
 
 TEST_CASE("open: what is no model file is shown by its first bytes") {

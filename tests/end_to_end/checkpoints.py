@@ -1,0 +1,337 @@
+#!/usr/bin/env python3
+"""Published checkpoints (safetensors, config.json, tokenizer.json) against GGUF files of the same
+weights: each oracle is rewritten by tests/support/make_checkpoint.py, and the program must give the
+same bits for both.
+
+usage: checkpoints.py PROGRAM SOURCE_ROOT [ORACLES]
+"""
+
+import gzip
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+import float64_model
+
+PROGRAM, ROOT = sys.argv[1], pathlib.Path(sys.argv[2])
+MORE = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 and sys.argv[3] else None
+IN_REPOSITORY = ["llama-f32", "mixtral-mxfp4", "qwen2-q8_0", "qwen3moe-q4_0", "olmoe-q8_0",
+                 "glm4moe-q8_0", "deepseek3-fusedexps-q8_0", "gptoss-mxfp4-q8_0"]
+PUBLISHED = ["llama-f32", "mixtral-f32", "qwen2moe-f32", "qwen3moe-f32", "olmoe-f32", "gptoss-f32",
+             "glm4moe-f32", "deepseek3-f32", "deepseek3-groups-f32", "deepseek2lite-f32",
+             "mixtral-bf16", "qwen3moe-bf16", "deepseek3-bf16", "gptoss-mxfp4-bf16", "qwen2-f16"]
+failures = []
+counts = {"checks": 0}
+
+
+def check(what, holds, detail=""):
+    counts["checks"] += 1
+    if not holds:
+        failures.append(what)
+        print(f"FAILED {what} {detail}")
+
+
+def run(*arguments):
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True,
+                          timeout=300, check=False)
+
+
+class World:
+    """A folder for one oracle's checkpoint and what is made from it."""
+
+    def __init__(self, oracle, *options):
+        self.oracle = oracle
+        self.temp = tempfile.TemporaryDirectory(prefix="millrace-checkpoint-")
+        self.here = pathlib.Path(self.temp.name)
+        self.folder = self.here / "published"
+        self.gguf = self.here / "decoded.gguf"
+        tool = ROOT / "tests" / "support" / "make_checkpoint.py"
+        subprocess.run([sys.executable, "-B", tool, oracle / "model.gguf", self.folder, "--decoded",
+                        self.gguf, *options], check=True)
+
+    def logits(self, model, *flags):
+        out = self.here / "logits.f32"
+        out.unlink(missing_ok=True)
+        done = run("logits", model, "--tokens", self.oracle / "tokens.json", "-o", out,
+                   "--threads", 2, "--direct", "off", *flags)
+        check(f"{self.oracle.name}: logits of {model}", done.returncode == 0, done.stderr)
+        return out.read_bytes() if out.exists() else b""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *ignored):
+        self.temp.cleanup()
+
+
+def compare(oracle, *options):
+    """The checkpoint's bits are those of the GGUF file with the same values."""
+    with World(oracle, *options) as world:
+        name = f"{oracle.name} {' '.join(options)}"
+        for flags in [[], ["--activations", "f32", "--kv", "f32"],
+                      ["--isa", "scalar", "--one-by-one"]]:
+            mine = world.logits(world.folder, *flags)
+            twin = world.logits(world.gguf, *flags)
+            check(f"{name}: same bits as the GGUF file, {flags}", mine == twin and mine != b"")
+        small = world.logits(world.folder, "--cache", "60%")
+        whole = world.logits(world.gguf)
+        check(f"{name}: same bits with a small cache", small == whole)
+        if json.loads((world.folder / "config.json").read_text())["num_hidden_layers"] == 3:
+            streamed = world.logits(world.folder, "--trunk", "99%")
+            check(f"{name}: same bits with streamed layers", streamed == whole)
+        if "--weights" not in options and oracle.name != "gptoss-f32":
+            check_peer(world, name)
+        elif "qwen3moe" in oracle.name:
+            check_float64(world, name)
+        check_texts(world, name)
+
+
+def check_float64(world, name):
+    """Packed weights: within rounding of a pass in double precision over the decoded ones."""
+    ids = json.loads((world.oracle / "tokens.json").read_text())["ids"]
+    rows = float64_model.Model(world.gguf).logits(ids)
+    exact = [value for row in rows for value in row]
+    compare_floats(world, name, exact, "a pass in double precision")
+
+
+def check_peer(world, name):
+    """Within rounding of what another engine makes of the decoded weights."""
+    path = world.oracle / "logits_deq.f32"
+    raw = (path if path.exists() else world.oracle / "logits.f32").read_bytes()
+    count = len(raw) // 4
+    compare_floats(world, name, struct.unpack(f"<{count}f", raw), "another engine")
+
+
+def compare_floats(world, name, wanted, whose):
+    raw = world.logits(world.folder, "--activations", "f32", "--kv", "f32")
+    mine = struct.unpack(f"<{len(raw) // 4}f", raw)
+    mean = sum(wanted) / len(wanted)
+    deviation = (sum((w - mean) ** 2 for w in wanted) / len(wanted)) ** 0.5
+    error = (sum((a - b) ** 2 for a, b in zip(mine, wanted)) / len(wanted)) ** 0.5
+    good = len(mine) == len(wanted) and error < 1e-4 * deviation
+    check(f"{name}: logits of {whose}", good, f"{error / deviation}")
+    print(f"{name}: rms error against {whose} {error / deviation:.1e} of the deviation")
+
+
+def tokenize(model, text, path):
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    done = run("tokenize", model, "--file", path, "--parse-special", "--json")
+    return json.loads(done.stdout)["ids"] if done.returncode == 0 else done.stderr
+
+
+def check_texts(world, name):
+    """Both tokenizers agree, on the oracle's texts where it has some."""
+    texts = ["Hello world's 12345  tests\n\n\tof  it, été \u4e2d\u6587 <s></s>.", " \r\n x"]
+    path = world.oracle / "text_pairs.json"
+    if path.exists():
+        pairs = json.loads(path.read_text("utf-8"))["pairs"]
+        texts.append("\n".join(pair["text"] for pair in pairs))
+    for text in texts:
+        mine = tokenize(world.folder, text, world.here / "text")
+        twin = tokenize(world.gguf, text, world.here / "text")
+        good = mine == twin and isinstance(mine, list)
+        check(f"{name}: ids of a text", good, f"{mine} {twin}"[:500])
+
+
+def check_real_tokenizer(packed):
+    """A published vocabulary: the ids of all its texts are those of its GGUF form."""
+    with tempfile.TemporaryDirectory(prefix="millrace-tokenizer-") as temp:
+        here = pathlib.Path(temp)
+        gguf, folder = here / "vocabulary.gguf", here / "published"
+        gguf.write_bytes(gzip.decompress(packed.read_bytes()))
+        folder.mkdir()
+        meta = float64_model.make_checkpoint.Gguf(gguf).meta
+        config = {"model_type": "llama", "num_hidden_layers": 1, "hidden_size": 64,
+                  "num_attention_heads": 2, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
+                  "vocab_size": len(meta["tokenizer.ggml.tokens"])}
+        files = float64_model.make_checkpoint.make_checkpoint_tokenizer.files(meta)
+        for name, value in {"config.json": config, **files}.items():
+            (folder / name).write_text(json.dumps(value), "utf-8")
+        (folder / "model.safetensors").write_bytes(struct.pack("<Q", 2) + b"{}")
+        name = packed.name.split(".")[0]
+        pairs = (packed.parent / (name + ".json")).read_text("utf-8").split("\n")
+        texts = [json.loads(line.rstrip(",")) for line in pairs if '"text":' in line]
+        text = "\n".join(pair["text"] for pair in texts)
+        mine, twin = tokenize(folder, text, here / "text"), tokenize(gguf, text, here / "text")
+        good = mine == twin and isinstance(mine, list) and len(texts) > 10
+        check(f"{name}: ids of {len(texts)} texts", good, f"{mine} {twin}"[:500])
+
+
+def refused(what, folder, *parts):
+    done = run("logits", folder, "--tokens", folder.parent / "tokens.json", "-o",
+               folder.parent / "o.f32")
+    good = done.returncode == 3 and all(part in done.stderr for part in parts)
+    check(f"refused: {what}", good, f"exit {done.returncode}: {done.stderr}")
+
+
+class Broken:
+    """Copies of a good folder with one thing changed."""
+
+    def __init__(self, world):
+        self.world = world
+        (world.here / "tokens.json").write_text('{"ids": [1, 2, 3]}')
+        self.folder = world.here / "broken"
+
+    def fresh(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.copytree(self.world.folder, self.folder)
+        return self.folder
+
+    def edit_json(self, file, change):
+        path = self.fresh() / file
+        value = json.loads(path.read_text("utf-8"))
+        change(value)
+        path.write_text(json.dumps(value), "utf-8")
+
+    def shard(self):
+        return next(iter(sorted(self.folder.glob("*.safetensors"))))
+
+    def edit_header(self, change):
+        self.fresh()
+        raw = self.shard().read_bytes()
+        size, = struct.unpack("<Q", raw[:8])
+        header = json.loads(raw[8:8 + size])
+        change(header)
+        text = json.dumps(header).encode()
+        self.shard().write_bytes(struct.pack("<Q", len(text)) + text + raw[8 + size:])
+
+
+def check_broken_weights(broken):
+    folder, name = broken.fresh(), "model-00001-of-00003.safetensors"
+    with open(broken.shard(), "r+b") as file:
+        file.truncate(os.path.getsize(broken.shard()) - 5)
+    refused("a truncated shard", folder, name, "tensor")
+    broken.fresh()
+    broken.shard().unlink()
+    refused("a missing shard", folder, name, "missing")
+    broken.fresh()
+    broken.shard().write_bytes(struct.pack("<Q", 1 << 60) + b"{}")
+    refused("an absurd header", folder, name, "1152921504606846976")
+
+    def rename(index):
+        index["weight_map"]["model.layers.0.mlp.nothing.weight"] = name
+    broken.edit_json("model.safetensors.index.json", rename)
+    refused("a tensor that its shard lacks", folder, name, "model.layers.0.mlp.nothing.weight")
+
+    def escape(index):
+        first = next(iter(index["weight_map"]))
+        index["weight_map"][first] = "../x.safetensors"
+    broken.edit_json("model.safetensors.index.json", escape)
+    refused("an index that leaves the folder", folder, "index.json", "../x.safetensors")
+
+    def first_two(header):
+        return [key for key in header if key != "__metadata__"][:2]
+
+    def overlap(header):
+        a, b = first_two(header)
+        header[b]["data_offsets"] = header[a]["data_offsets"]
+        header[b]["shape"], header[b]["dtype"] = header[a]["shape"], header[a]["dtype"]
+    broken.edit_header(overlap)
+    refused("overlapping tensors", folder, name, "overlaps")
+
+    def retype(header):
+        header[first_two(header)[0]]["dtype"] = "F64"
+    broken.edit_header(retype)
+    refused("a type that does not fit the bytes", folder, name, "F64")
+
+    def unknown(header):
+        header[first_two(header)[0]]["dtype"] = "F8_E5M2"
+        pair = header[first_two(header)[0]]["data_offsets"]
+        header[first_two(header)[0]]["shape"] = [pair[1] - pair[0]]
+    broken.edit_header(unknown)
+    refused("a type that we do not read", folder, name, "F8_E5M2")
+
+
+def check_broken_settings(broken):
+    folder = broken.folder
+    for key in ("num_hidden_layers", "hidden_size", "rms_norm_eps", "num_experts_per_tok",
+                "model_type"):
+        broken.edit_json("config.json", lambda config, key=key: config.pop(key))
+        refused(f"config.json without {key}", folder, "config.json", key)
+    changes = {"model_type": "gpt5", "hidden_size": "large", "hidden_act": "gelu",
+               "norm_topk_prob": False, "quantization_config": {"quant_method": "awq"},
+               "rope_scaling": {"rope_type": "longrope"}, "num_experts": 3,
+               "num_attention_heads": 5, "hidden_size ": 32}
+    for key, value in changes.items():
+        change = {key.strip(): value}
+        broken.edit_json("config.json", lambda config, change=change: config.update(change))
+        parts = [str(value)] if isinstance(value, str) else []
+        refused(f"config.json with {key} {value}", folder, *parts)
+    (broken.fresh() / "config.json").write_text("{")
+    refused("config.json that is no JSON", folder, "config.json", "syntax error")
+    (broken.fresh() / "config.json").unlink()
+    refused("a folder without config.json", folder, "no config.json")
+
+
+def check_broken_tokenizer(broken):
+    def refuse(what, change, *parts):
+        broken.edit_json("tokenizer.json", change)
+        done = run("tokenize", broken.folder, "--text", "x")
+        good = done.returncode == 3 and all(p in done.stderr for p in ("tokenizer.json", *parts))
+        check(f"refused: tokenizer.json with {what}", good, f"{done.returncode}: {done.stderr}")
+
+    def merge(tokenizer):
+        tokenizer["model"]["merges"][3] = ["q", "zz"]
+    refuse("a merge that does not exist", merge, "merge 3", "zz is no token")
+    refuse("another model", lambda t: t["model"].update(type="Unigram"), "Unigram")
+    refuse("an id twice", lambda t: t["model"]["vocab"].update({"new": 5}), "id 5", "new")
+    refuse("a huge id", lambda t: t["model"]["vocab"].update({"new": 1 << 40}), "new")
+    refuse("no vocabulary", lambda t: t["model"].pop("vocab"), "vocab")
+
+    def pattern(tokenizer):
+        tokenizer["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "x+"
+    broken.edit_json("tokenizer.json", pattern)
+    done = run("tokenize", broken.folder, "--text", "x")
+    good = done.returncode == 3 and "x+" in done.stderr
+    check("refused: an unknown pattern", good, done.stderr)
+
+
+def check_commands(folder, here):
+    """The other commands take a folder too."""
+    done = run("run", folder, "-p", "the", "-n", 4, "--seed", 1, "--json", "--cache", "60%")
+    check("run DIR", done.returncode == 0 and json.loads(done.stdout)["state_hash"], done.stderr)
+    (here / "prose.txt").write_text("the cat and the hat " * 40)
+    done = run("logits", folder, "--tokens", here / "tokens.json", "-o", folder / "config.json")
+    check("outputs over the checkpoint are refused", done.returncode == 1, done.stderr)
+    done = run("perplexity", folder, here / "prose.txt", "-c", 32, "--json")
+    check("perplexity DIR", done.returncode == 0, done.stderr)
+    done = run("tokenize", folder / "model.safetensors.index.json", "--text", "the")
+    check("an index stands for its folder", done.returncode == 0, done.stderr)
+
+
+def main():
+    models = ROOT / "tests" / "oracles" / "models"
+    for name in PUBLISHED if MORE else []:
+        compare(MORE / name)
+    if MORE:
+        for packed in sorted((MORE / "tokenizers").glob("*.gguf.gz")):
+            check_real_tokenizer(packed)
+        return finish()
+    for name in IN_REPOSITORY:
+        compare(models / name)
+    for scales in ("F32", "BF16", "F8_E8M0"):
+        compare(models / "qwen3moe-q4_0", "--weights", "fp8", "--scales", scales)
+    compare(models / "deepseek3-fusedexps-q8_0", "--weights", "fp8", "--shards", "3")
+    compare(models / "qwen3moe-q4_0", "--weights", "fp4", "--shards", "5")
+    compare(models / "qwen3moe-mxfp4", "--shards", "2")
+    with World(models / "qwen3moe-q4_0", "--shards", "3") as world:
+        broken = Broken(world)
+        check_commands(world.folder, world.here)
+        check_broken_weights(broken)
+        check_broken_settings(broken)
+        check_broken_tokenizer(broken)
+    return finish()
+
+
+def finish():
+    print(f"{counts['checks']} checks, {len(failures)} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -282,11 +282,8 @@ class Pass {
           finite = false;
       });
     for (std::size_t group = 0; group < shape_.groups; ++group) {
-      Matrix rows = matrix;
-      rows.data += group * shape_.rank * matrix.row_bytes;
-      rows.rows = shape_.rank;
-      linear(context_, rows, scratch_.out, group, count, scratch_.low.row(0) + group * shape_.rank,
-             scratch_.low.columns(), shape_.groups);
+      linear(context_, matrix.slice(group * shape_.rank, shape_.rank), scratch_.out, group, count,
+             scratch_.low.row(0) + group * shape_.rank, scratch_.low.columns(), shape_.groups);
     }
     return finite;
   }

@@ -21,10 +21,12 @@ import float64_model
 PROGRAM, ROOT = sys.argv[1], pathlib.Path(sys.argv[2])
 MORE = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 and sys.argv[3] else None
 IN_REPOSITORY = ["llama-f32", "mixtral-mxfp4", "qwen2-q8_0", "qwen3moe-q4_0", "olmoe-q8_0",
-                 "glm4moe-q8_0", "deepseek3-fusedexps-q8_0", "gptoss-mxfp4-q8_0"]
+                 "glm4moe-q8_0", "deepseek3-fusedexps-q8_0", "gptoss-mxfp4-q8_0",
+                 "deepseek4-mxfp4-q8_0"]
 PUBLISHED = ["llama-f32", "mixtral-f32", "qwen2moe-f32", "qwen3moe-f32", "olmoe-f32", "gptoss-f32",
              "glm4moe-f32", "deepseek3-f32", "deepseek3-groups-f32", "deepseek2lite-f32",
-             "mixtral-bf16", "qwen3moe-bf16", "deepseek3-bf16", "gptoss-mxfp4-bf16", "qwen2-f16"]
+             "deepseek4-f32", "deepseek4-mxfp4-q8_0", "mixtral-bf16",
+             "qwen3moe-bf16", "deepseek3-bf16", "gptoss-mxfp4-bf16", "qwen2-f16"]
 failures = []
 counts = {"checks": 0}
 
@@ -309,6 +311,7 @@ def main():
     for name in PUBLISHED if MORE else []:
         compare(MORE / name)
     if MORE:
+        compare(MORE / "deepseek4-f32", "--weights", "v4", "--scales", "F8_E8M0", "--shards", "3")
         for packed in sorted((MORE / "tokenizers").glob("*.gguf.gz")):
             check_real_tokenizer(packed)
         return finish()

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Rewrites a small GGUF model as a published checkpoint: safetensors, config.json, tokenizer.json.
 
-usage: make_checkpoint.py MODEL.gguf FOLDER [--shards N] [--weights plain|fp8|fp4] [--scales TYPE]
-       [--decoded OUT.gguf]
+usage: make_checkpoint.py MODEL.gguf FOLDER [--shards N] [--weights plain|fp8|fp4|v4]
+       [--scales TYPE] [--decoded OUT.gguf]
 
 --weights fp8    the layers' matrices but the router as F8_E4M3, a scale for every 128 x 128
+          v4     DeepSeek-V4's mixture: trunk as fp8, routed experts as fp4
           fp4    the routed experts as packed FP4 with E8M0 scales (gpt-oss: always, in its blocks)
 --scales  F32 (default), BF16 or F8_E8M0: of fp8
 --decoded also writes the GGUF model with the values that the checkpoint now has: packed FP4 as
@@ -22,6 +23,7 @@ import os
 import struct
 
 import make_checkpoint_tokenizer
+import make_checkpoint_v4
 
 FORMATS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q",
            11: "<q", 12: "<d"}
@@ -238,6 +240,7 @@ class Checkpoint:
         self.options = options
         self.split_fused()
         self.arch = gguf.meta["general.architecture"]
+        self.v4 = self.arch == "deepseek4"
         self.mixtral = self.arch == "llama" and gguf.own("expert_count", 0) > 0
         self.tensors = {}  # name -> (dtype, shape, bytes)
         self.decoded = {}  # the GGUF's tensors with the checkpoint's values
@@ -271,18 +274,23 @@ class Checkpoint:
 
     def build(self):
         for name, tensor in self.gguf.tensors.items():
-            if name in GLOBALS:
-                self.plain(GLOBALS[name], tensor)
+            if "blk." not in name:
+                usual = GLOBALS.get(name)
+                published = make_checkpoint_v4.global_name(name, usual) if self.v4 else usual
+                self.plain(published, tensor)
                 self.decoded[name] = tensor
                 continue
             _, layer, rest = name.split(".", 2)
             base, suffix = rest.rsplit(".", 1)
-            prefix = f"model.layers.{layer}."
+            prefix = f"layers.{layer}." if self.v4 else f"model.layers.{layer}."
             if base.endswith("_exps"):
                 if self.arch == "gpt-oss":
                     self.gpt_oss_experts(prefix, base, suffix, name)
                 else:
                     self.experts(prefix, base[4:-5], tensor, name)
+                continue
+            if self.v4:
+                self.matrix(prefix + make_checkpoint_v4.NAMES.get(base, base), tensor, name, base)
                 continue
             tensor = self.split_pairs(base, tensor)
             module = self.module(base)
@@ -297,7 +305,7 @@ class Checkpoint:
         kind, ne, raw = tensor
         if base == "ffn_gate_inp_shexp":
             self.plain(name, tensor, [1] + ne)
-        elif self.options.weights == "fp8" and len(ne) == 2 and base != "ffn_gate_inp":
+        elif self.is_fp8(base, ne):
             values = self.fp8(name, floats(raw, kind), ne[0])
             self.decoded[gguf_name] = (0, ne, struct.pack(f"<{len(values)}f", *values))
             return
@@ -305,11 +313,17 @@ class Checkpoint:
             self.plain(name, tensor)
         self.decoded[gguf_name] = self.gguf.tensors[gguf_name]
 
+    def is_fp8(self, base, ne):
+        if self.options.weights == "v4":
+            return base in make_checkpoint_v4.FP8
+        return self.options.weights == "fp8" and len(ne) == 2 and base != "ffn_gate_inp"
+
     def fp8(self, name, values, columns):
         codes, scales, shape, decoded = pack_fp8(values, columns, self.options.scales)
         self.tensors[name] = ("F8_E4M3", [len(values) // columns, columns], codes)
         inverse = "_scale_inv" if self.options.scales == "F32" else "_scale"
-        self.tensors[name + inverse] = (self.options.scales, shape, scales)
+        scale_name = name.replace(".weight", ".scale") if self.v4 else name + inverse
+        self.tensors[scale_name] = (self.options.scales, shape, scales)
         return decoded
 
     def split_pairs(self, base, tensor):
@@ -330,14 +344,16 @@ class Checkpoint:
         kind, ne, raw = tensor
         decoded, blocks = [], b""
         for e, data in enumerate(rows_of(raw, ne[2])):
-            if self.mixtral:
+            if self.v4:
+                name = f"{prefix}ffn.experts.{e}.{MIXTRAL[part]}.weight"
+            elif self.mixtral:
                 name = f"{prefix}block_sparse_moe.experts.{e}.{MIXTRAL[part]}.weight"
             else:
                 name = f"{prefix}mlp.experts.{e}.{PROJECTIONS[part]}.weight"
             shape = [ne[1], ne[0]]
             if self.options.weights == "fp8":
                 decoded += self.fp8(name, floats(data, kind), ne[0])
-            elif self.options.weights == "fp4" or kind == MXFP4:
+            elif self.options.weights in ("fp4", "v4") or kind == MXFP4:
                 made = unpack_mxfp4(data) if kind == MXFP4 else pack_fp4(floats(data, kind))
                 self.tensors[name] = ("I8", [ne[1], ne[0] // 2], pairs_of(made[0]))
                 scale = name.replace(".weight", ".scale")
@@ -484,7 +500,7 @@ def make_config(gguf, options):
     config = base_config(gguf)
     names = {"llama": "mixtral" if own("expert_count") else "llama", "qwen2moe": "qwen2_moe",
              "qwen3moe": "qwen3_moe", "gpt-oss": "gpt_oss", "glm4moe": "glm4_moe",
-             "deepseek2": "deepseek_v3"}
+             "deepseek2": "deepseek_v3", "deepseek4": "deepseek_v4"}
     config["model_type"] = names.get(arch, arch)
     counts = {"num_experts_per_tok": own("expert_used_count")}
     if config["model_type"] == "mixtral":
@@ -506,10 +522,13 @@ def make_config(gguf, options):
         config["partial_rotary_factor"] = own("rope.dimension_count") / own("attention.key_length")
         routing_config(own, config)
         del config["scoring_func"]  # not in published files
+    elif arch == "deepseek4":
+        routing_config(own, config)
+        config.update(make_checkpoint_v4.config_of(own, exact), scoring_func="sqrtsoftplus")
     elif arch == "deepseek2":
         deepseek_config(own, config)
         routing_config(own, config)
-    if options.weights == "fp8":
+    if options.weights in ("fp8", "v4"):
         config["quantization_config"] = {"quant_method": "fp8", "weight_block_size": [128, 128]}
     elif arch == "gpt-oss":
         config["quantization_config"] = {"quant_method": "mxfp4"}
@@ -521,7 +540,7 @@ def main():
     parser.add_argument("model")
     parser.add_argument("folder")
     parser.add_argument("--shards", type=int, default=1)
-    parser.add_argument("--weights", choices=["plain", "fp8", "fp4"], default="plain")
+    parser.add_argument("--weights", choices=["plain", "fp8", "fp4", "v4"], default="plain")
     parser.add_argument("--scales", choices=["F32", "BF16", "F8_E8M0"], default="F32")
     parser.add_argument("--decoded")
     options = parser.parse_args()

@@ -46,6 +46,7 @@ def pre_tokenizer(name):
         "tekken": sequence(split(TEKKEN), BYTES),
         "deepseek-v3": sequence(*[split(p) for p in DEEPSEEK_V3], BYTES),
     }
+    known["joyai-llm"] = known["deepseek-v3"]
     return deepseek_llm() if name == "deepseek-llm" else known[name]
 
 

@@ -164,12 +164,15 @@ Status gpt_oss(const Config& c, Meta& m) {
 // Router settings of DeepSeek's and GLM's families.
 Status routing_keys(const Config& c, Meta& m, std::uint64_t default_function) {
   MILLRACE_ASSIGN(const std::string function, c.text("scoring_func"));
-  if (!function.empty() && function != "sigmoid" && function != "softmax")
+  const std::array known_functions = {"softmax", "sigmoid", "sqrtsoftplus"};
+  constexpr std::array<std::uint64_t, 3> codes = {1, 2, 4};
+  const auto* const found = std::find(known_functions.begin(), known_functions.end(), function);
+  if (!function.empty() && found == known_functions.end())
     return c.bad("scoring_func", fmt::format("'{}' is not supported", printable(function)),
                  ErrorCode::unsupported);
-  m.set_own(".expert_gating_func", function.empty()        ? default_function
-                                   : function == "sigmoid" ? std::uint64_t{2}
-                                                           : std::uint64_t{1});
+  m.set_own(".expert_gating_func",
+            function.empty() ? default_function
+                             : codes[static_cast<std::size_t>(found - known_functions.begin())]);
   MILLRACE_ASSIGN(const bool norm, c.flag("norm_topk_prob", false));
   m.set_own(".expert_weights_norm", norm);
   MILLRACE_ASSIGN(const auto scale, c.real("routed_scaling_factor"));
@@ -200,6 +203,51 @@ Status deepseek(const Config& c, Meta& m) {
   MILLRACE_TRY(rope_keys(c, m));
   MILLRACE_TRY(yarn_multiplier_key(c, m));
   return routing_keys(c, m, 1);
+}
+
+// Numbers of compressed attention and of hyper-connections.
+Status compression_keys(const Config& c, Meta& m) {
+  MILLRACE_TRY(need_number(c, m, "o_groups", ".attention.output_group_count"));
+  MILLRACE_TRY(need_number(c, m, "o_lora_rank", ".attention.output_lora_rank"));
+  MILLRACE_TRY(need_number(c, m, "index_n_heads", ".attention.indexer.head_count"));
+  MILLRACE_TRY(need_number(c, m, "index_head_dim", ".attention.indexer.key_length"));
+  MILLRACE_TRY(need_number(c, m, "index_topk", ".attention.indexer.top_k"));
+  MILLRACE_ASSIGN(const std::vector<double> ratios, c.reals("compress_ratios"));
+  std::vector<std::uint64_t> whole;
+  for (const double ratio : ratios) {
+    if (!(ratio >= 0 && ratio <= 1e6) ||
+        ratio != static_cast<double>(static_cast<std::uint64_t>(ratio)))
+      return c.bad("compress_ratios", fmt::format("holds {}", ratio));
+    whole.push_back(static_cast<std::uint64_t>(ratio));
+  }
+  m.set_own(".attention.compress_ratios", std::move(whole));
+  MILLRACE_ASSIGN(const double base, c.need_real("compress_rope_theta"));
+  m.set_own(".attention.compress_rope_freq_base", base);
+  MILLRACE_TRY(need_number(c, m, "hc_mult", ".hyper_connection.count"));
+  MILLRACE_TRY(need_number(c, m, "hc_sinkhorn_iters", ".hyper_connection.sinkhorn_iterations"));
+  MILLRACE_ASSIGN(const double epsilon, c.need_real("hc_eps"));
+  m.set_own(".hyper_connection.epsilon", epsilon);
+  return {};
+}
+
+Status deepseek_v4(const Config& c, Meta& m) {
+  MILLRACE_TRY(base_keys(c, m));
+  MILLRACE_ASSIGN(const std::uint32_t layers, c.need_number("num_hidden_layers"));
+  m.set_own(".block_count", wide(layers));  // its further layer has names of its own
+  m.set_own(".nextn_predict_layers", std::uint64_t{0});
+  MILLRACE_TRY(need_number(c, m, "head_dim", ".attention.key_length"));
+  MILLRACE_TRY(need_number(c, m, "head_dim", ".attention.value_length"));
+  MILLRACE_TRY(need_number(c, m, "qk_rope_head_dim", ".rope.dimension_count"));
+  MILLRACE_TRY(need_number(c, m, "q_lora_rank", ".attention.q_lora_rank"));
+  MILLRACE_TRY(need_number(c, m, "sliding_window", ".attention.sliding_window"));
+  MILLRACE_TRY(need_number(c, m, "num_hash_layers", ".hash_layer_count"));
+  MILLRACE_ASSIGN(const auto limit, c.real("swiglu_limit"));
+  constexpr std::uint32_t layers_max = 4096;
+  if (limit && *limit != 0)
+    m.set_own(".swiglu_clamp_exp", std::vector<double>(std::min(layers, layers_max), *limit));
+  MILLRACE_TRY(rope_keys(c, m));
+  MILLRACE_TRY(compression_keys(c, m));
+  return routing_keys(c, m, 4);
 }
 
 Status glm4_moe(const Config& c, Meta& m) {
@@ -237,6 +285,7 @@ constexpr std::array known = {
     Known{"deepseek_v2", "deepseek2", &deepseek},
     Known{"deepseek_v3", "deepseek2", &deepseek},
     Known{"kimi_k2", "deepseek2", &deepseek},
+    Known{"deepseek_v4", "deepseek4", &deepseek_v4},
     Known{"glm4_moe", "glm4moe", &glm4_moe, "post_attention_norm"},
     Known{"minimax_m2", "minimax-m2", &minimax_m2},
 };

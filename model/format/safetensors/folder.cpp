@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -66,10 +67,11 @@ class FolderReader {
   Status read_tensors(const ConfigReader& config, const ConfigFacts& facts) {
     MILLRACE_ASSIGN(SafetensorsShards shards, read_shards(folder_));
     parts_.metadata_bytes += shards.read_bytes;
-    const bool head = shards.find("lm_head.weight") != nullptr;
+    MILLRACE_ASSIGN(parts_.tensors, translate_tensors(shards, {facts.ffn_norm, facts.tied_head}));
+    const bool head = std::any_of(parts_.tensors.begin(), parts_.tensors.end(),
+                                  [](const TensorInfo& t) { return t.name == "output.weight"; });
     if (!head && facts.tied_is_given && !facts.tied_head)
       return config.bad("tie_word_embeddings", "false, but there is no tensor lm_head.weight");
-    MILLRACE_ASSIGN(parts_.tensors, translate_tensors(shards, {facts.ffn_norm, facts.tied_head}));
     parts_.files = std::move(shards.files);
     return {};
   }

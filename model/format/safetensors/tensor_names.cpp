@@ -16,6 +16,15 @@ constexpr std::array globals = {
     Renamed{"embed_tokens", "token_embd"},
     Renamed{"norm", "output_norm"},
     Renamed{"lm_head", "output"},
+    Renamed{"embed", "token_embd"},
+    Renamed{"head", "output"},
+};
+
+// Whole.
+constexpr std::array global_parameters = {
+    Renamed{"hc_head_fn", "output_hc_fn.weight"},
+    Renamed{"hc_head_base", "output_hc_base.weight"},
+    Renamed{"hc_head_scale", "output_hc_scale.weight"},
 };
 
 // Of a layer; without what stands behind the last dot.
@@ -46,6 +55,28 @@ constexpr std::array modules = {
     Renamed{"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
     Renamed{"mlp.shared_experts.up_proj", "ffn_up_shexp"},
     Renamed{"mlp.shared_experts.down_proj", "ffn_down_shexp"},
+    // DeepSeek-V4.
+    Renamed{"attn_norm", "attn_norm"},
+    Renamed{"ffn_norm", "ffn_norm"},
+    Renamed{"attn.wq_a", "attn_q_a"},
+    Renamed{"attn.q_norm", "attn_q_a_norm"},
+    Renamed{"attn.wq_b", "attn_q_b"},
+    Renamed{"attn.wkv", "attn_kv"},
+    Renamed{"attn.kv_norm", "attn_kv_a_norm"},
+    Renamed{"attn.wo_a", "attn_output_a"},
+    Renamed{"attn.wo_b", "attn_output_b"},
+    Renamed{"attn.compressor.wkv", "attn_compressor_kv"},
+    Renamed{"attn.compressor.wgate", "attn_compressor_gate"},
+    Renamed{"attn.compressor.norm", "attn_compressor_norm"},
+    Renamed{"attn.indexer.wq_b", "indexer.attn_q_b"},
+    Renamed{"attn.indexer.weights_proj", "indexer.proj"},
+    Renamed{"attn.indexer.compressor.wkv", "indexer_compressor_kv"},
+    Renamed{"attn.indexer.compressor.wgate", "indexer_compressor_gate"},
+    Renamed{"attn.indexer.compressor.norm", "indexer_compressor_norm"},
+    Renamed{"ffn.gate", "ffn_gate_inp"},
+    Renamed{"ffn.shared_experts.w1", "ffn_gate_shexp"},
+    Renamed{"ffn.shared_experts.w3", "ffn_up_shexp"},
+    Renamed{"ffn.shared_experts.w2", "ffn_down_shexp"},
     // Of layers that predict further tokens.
     Renamed{"eh_proj", "nextn.eh_proj"},
     Renamed{"enorm", "nextn.enorm"},
@@ -61,6 +92,17 @@ constexpr std::array parameters = {
     Renamed{"mlp.gate.e_score_correction_bias", "exp_probs_b.bias"},
     Renamed{"block_sparse_moe.e_score_correction_bias", "exp_probs_b.bias"},
     Renamed{"block_sparse_moe.gate.e_score_correction_bias", "exp_probs_b.bias"},
+    Renamed{"ffn.gate.bias", "exp_probs_b.bias"},
+    Renamed{"ffn.gate.tid2eid", "ffn_gate_tid2eid.weight"},
+    Renamed{"attn.attn_sink", "attn_sinks.weight"},
+    Renamed{"attn.compressor.ape", "attn_compressor_ape.weight"},
+    Renamed{"attn.indexer.compressor.ape", "indexer_compressor_ape.weight"},
+    Renamed{"hc_attn_fn", "hc_attn_fn.weight"},
+    Renamed{"hc_attn_base", "hc_attn_base.weight"},
+    Renamed{"hc_attn_scale", "hc_attn_scale.weight"},
+    Renamed{"hc_ffn_fn", "hc_ffn_fn.weight"},
+    Renamed{"hc_ffn_base", "hc_ffn_base.weight"},
+    Renamed{"hc_ffn_scale", "hc_ffn_scale.weight"},
     Renamed{"mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight"},
     Renamed{"mlp.experts.down_proj", "ffn_down_exps.weight"},
     Renamed{"mlp.experts.gate_up_proj_blocks", "ffn_gate_up_exps.blocks"},
@@ -117,7 +159,8 @@ std::string layer_name(std::string_view rest, std::string_view ffn_norm) {
   const std::string_view suffix = rest.substr(dot);
   std::string to(find(modules, module));
   if (module == "post_attention_layernorm") to = ffn_norm;
-  if (cut_front(module, "mlp.experts.") || cut_front(module, "block_sparse_moe.experts."))
+  if (cut_front(module, "mlp.experts.") || cut_front(module, "block_sparse_moe.experts.") ||
+      cut_front(module, "ffn.experts."))
     to = expert_name(module);
   return to.empty() ? to : to.append(suffix);
 }
@@ -134,6 +177,8 @@ std::string gguf_tensor_name(std::string_view name, std::string_view ffn_norm) {
     const std::string to = layer_name(name, ffn_norm);
     return to.empty() ? to : fmt::format("blk.{}.{}", number, to);
   }
+  if (const std::string_view whole = find(global_parameters, name); !whole.empty())
+    return std::string(whole);
   const std::size_t dot = name.rfind('.');
   if (dot == std::string_view::npos) return {};
   const std::string_view to = find(globals, name.substr(0, dot));

@@ -267,7 +267,7 @@ def check_broken_settings(broken):
     (broken.fresh() / "config.json").write_text("{")
     refused("config.json that is no JSON", folder, "config.json", "syntax error")
     (broken.fresh() / "config.json").unlink()
-    refused("a folder without config.json", folder, "no config.json")
+    refused("a folder without config.json", folder, "without config.json")
 
 
 def check_broken_tokenizer(broken):

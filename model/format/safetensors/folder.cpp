@@ -34,7 +34,7 @@ class FolderReader {
   Result<Checkpoint> run() {
     if (!is_there("config.json"))
       return Error{ErrorCode::format,
-                   fmt::format("{}: no published checkpoint: there is no config.json",
+                   fmt::format("{}: a directory without config.json is no published checkpoint",
                                printable(folder_, 4096))};
     MILLRACE_ASSIGN(config_, read("config.json", config_bytes_max));
     const ConfigReader config(path("config.json"), config_);

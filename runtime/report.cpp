@@ -24,7 +24,7 @@ Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json
 // What the drive could have given in the decode, and how near to that the run was.
 struct FloorFigures {
   double rate = 0;               // bytes per second; 0: not known
-  const char* source = nullptr;  // "run" or "profile"
+  const char* source = nullptr;  // "run", "reads" or "profile"
   FloorFigure measured;
   double share = -1;  // floor time ÷ achieved time; -1: not known
 
@@ -38,10 +38,20 @@ struct FloorFigures {
       rate = profile_rate(*profile, engine.reader().piece_bytes(), engine.reader().depth());
       source = "profile";
     }
-    const auto demanded = static_cast<double>(result.decode.counters.experts.demanded_bytes);
-    // A drive that was faster in the run than when it was measured is used up, not more.
-    if (rate > 0 && result.decode.seconds > 0 && demanded > 0)
-      share = std::min(1.0, demanded / rate / result.decode.seconds);
+    const EngineCounters& decode = result.decode.counters;
+    // A drive can do at least what it did, while it had reads to do.
+    const double did = decode.reads.busy_ns == 0 ? 0.0
+                                                 : static_cast<double>(decode.reads.bytes) /
+                                                       seconds(decode.reads.busy_ns);
+    if (rate > 0 && did > rate) {
+      rate = did;
+      source = "reads";
+    }
+    // A guess that came true would have been missing.
+    const auto missing =
+        static_cast<double>(decode.experts.demanded_bytes + decode.experts.guesses_used_bytes);
+    if (rate > 0 && result.decode.seconds > 0 && missing > 0)
+      share = missing / rate / result.decode.seconds;
   }
 };
 
@@ -248,10 +258,13 @@ std::string reading_row(const Engine& engine, const Figures& figures) {
 
 std::string floor_row(const FloorFigures& floor) {
   const std::string rate = format_bytes(static_cast<std::uint64_t>(floor.rate)) + "/s";
-  std::string text = floor.measured.samples > 0
-                         ? fmt::format("{} measured in this run ({} times, {:.2f} s)", rate,
-                                       floor.measured.samples, seconds(floor.measured.ns))
-                         : rate + " by the drive's profile (this run was too short to measure it)";
+  std::string text =
+      std::string_view(floor.source) == "reads"
+          ? rate + " by the run's own reads (faster than when the drive was measured)"
+      : floor.measured.samples > 0
+          ? fmt::format("{} measured in this run ({} times, {:.2f} s)", rate,
+                        floor.measured.samples, seconds(floor.measured.ns))
+          : rate + " by the drive's profile (this run was too short to measure it)";
   if (floor.share >= 0)
     text += fmt::format(": the missing bytes alone take {:.1f} % of the time", 100 * floor.share);
   return text;

@@ -170,6 +170,11 @@ TEST_CASE("Numbers are decimal with zeros in front, and short names take = too")
   CHECK(integer_at(run_json(short_run({"-t", "02", "-c", "0100"})), "context") == 100);
   CHECK(integer_at(run_json(short_run({"-n=3"})), "decode.tokens") == 2);
   CHECK(integer_at(run_json(short_run({"--seed", "007"})), "seed") == 7);
+  // A text that only looks like one of them stays whole.
+  const Outcome sums = run_program({"tokenize", tiny, "--text", "-1=2", "--json"});
+  const Outcome parts = run_program({"tokenize", tiny, "--text=-1=2", "--json"});
+  CHECK(sums.code == 0);
+  CHECK(sums.out == parts.out);
 }
 
 TEST_CASE("Two models are refused, not one of them taken") {

@@ -134,22 +134,28 @@ class Generation {
   Status run_phases() {
     MILLRACE_TRY(timed(result_.prompt, [&] { return step(options_.prompt); }));
     result_.prompt.tokens = options_.prompt.size();
-    return timed(result_.decode, [&]() -> Status {
-      const std::uint64_t start = system_clock().now_ns();
-      while (!finished_) {
-        const TokenId last = history_.back();
-        MILLRACE_TRY(step({&last, 1}));
-        ++result_.decode.tokens;
-        measure_floor(start);
-      }
-      return {};
-    });
+    decode_start_ns_ = system_clock().now_ns();
+    PhaseReport warmup;
+    if (options_.warmup_tokens > 0)
+      MILLRACE_TRY(timed(warmup, [&] { return decode(options_.warmup_tokens, warmup); }));
+    return timed(result_.decode, [&] { return decode(options_.tokens_max, result_.decode); });
+  }
+
+  Status decode(std::uint32_t tokens_max, PhaseReport& phase) {
+    while (!finished_ && phase.tokens < tokens_max) {
+      const TokenId last = history_.back();
+      MILLRACE_TRY(step({&last, 1}));
+      ++phase.tokens;
+      measure_floor();
+    }
+    return {};
   }
 
   // Between two tokens, when it is due; the phase does not count it.
-  void measure_floor(std::uint64_t decode_start) {
+  void measure_floor() {
     RunFloor* floor = engine_.run_floor();
-    if (floor == nullptr || !floor->due(system_clock().now_ns() - decode_start, finished_)) return;
+    if (floor == nullptr || !floor->due(system_clock().now_ns() - decode_start_ns_, finished_))
+      return;
     const EngineCounters before = engine_.counters();
     floor->measure();
     measuring_.push_back(engine_.counters() - before);
@@ -210,6 +216,7 @@ class Generation {
   TextStream stream_;
   std::unique_ptr<RoutingRecorder> trace_;
   std::vector<TokenId> history_;
+  std::uint64_t decode_start_ns_ = 0;
   std::vector<EngineCounters> measuring_;  // of the floor, in the phase that runs
   GenerateResult result_;
   bool finished_ = false;

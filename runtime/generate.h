@@ -21,6 +21,8 @@ using ControlSink = FunctionRef<void(std::string_view)>;
 struct GenerateOptions {
   std::vector<TokenId> prompt;  // not empty
   std::uint32_t tokens_max = 128;
+  // Decoded before what the decode phase measures, so that the cache is warm; of tokens_max.
+  std::uint32_t warmup_tokens = 0;
   SamplingOptions sampling;
   std::vector<std::string> stop;
   bool ignore_eos = false;

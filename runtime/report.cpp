@@ -7,6 +7,7 @@
 #include "runtime/base/hash.h"
 #include "runtime/base/log.h"
 #include "runtime/base/units.h"
+#include "runtime/floor/floor_figures.h"
 #include "runtime/machine.h"
 
 namespace millrace {
@@ -20,40 +21,6 @@ double share(std::uint64_t part, std::uint64_t whole) {
 }
 
 Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
-
-// What the drive could have given in the decode, and how near to that the run was.
-struct FloorFigures {
-  double rate = 0;               // bytes per second; 0: not known
-  const char* source = nullptr;  // "run", "reads" or "profile"
-  FloorFigure measured;
-  double share = -1;  // floor time ÷ achieved time; -1: not known
-
-  FloorFigures(const Engine& engine, const GenerateResult& result) {
-    if (engine.run_floor() != nullptr) measured = engine.run_floor()->figure();
-    const auto& profile = engine.profile();
-    if (measured.samples > 0) {
-      rate = measured.bytes_per_second();
-      source = "run";
-    } else if (profile && profile->direct == engine.direct()) {
-      rate = profile_rate(*profile, engine.reader().piece_bytes(), engine.reader().depth());
-      source = "profile";
-    }
-    const EngineCounters& decode = result.decode.counters;
-    // A drive can do at least what it did, while it had reads to do.
-    const double did = decode.reads.busy_ns == 0 ? 0.0
-                                                 : static_cast<double>(decode.reads.bytes) /
-                                                       seconds(decode.reads.busy_ns);
-    if (rate > 0 && did > rate) {
-      rate = did;
-      source = "reads";
-    }
-    // A guess that came true would have been missing.
-    const auto missing =
-        static_cast<double>(decode.experts.demanded_bytes + decode.experts.guesses_used_bytes);
-    if (rate > 0 && result.decode.seconds > 0 && missing > 0)
-      share = missing / rate / result.decode.seconds;
-  }
-};
 
 // Figures that both forms of the report show.
 struct Figures {
@@ -78,7 +45,7 @@ struct Figures {
         read_rate(all.reads.busy_ns == 0
                       ? 0.0
                       : static_cast<double>(all.reads.bytes) / seconds(all.reads.busy_ns)),
-        floor(engine, result) {}
+        floor(floor_figures(engine, result.decode, engine.profile())) {}
 };
 
 Json phase_json(const PhaseReport& phase) {

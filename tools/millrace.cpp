@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tools/command.h"
+#include "tools/commands/bench.h"
 #include "tools/version.h"
 
 namespace {
@@ -78,6 +79,7 @@ int run_program(int argc, char** argv) {
   millrace::tools::add_floor(app, code);
   millrace::tools::add_doctor(app, code);
   millrace::tools::add_estimate(app, code);
+  millrace::tools::add_bench(app, code);
   for (CLI::App* command : app.get_subcommands({}))
     command->set_version_flag("--version", version, "print the version and exit");
   try {

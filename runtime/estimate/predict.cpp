@@ -93,6 +93,11 @@ DType expert_type(const ModelSpec& spec) noexcept {
   return largest(bytes, trunk_type(spec));
 }
 
+double token_weight_bytes(const ModelSpec& spec) {
+  const TokenBytes bytes = token_bytes(spec, Plan{});
+  return bytes.trunk + bytes.experts;
+}
+
 Prediction predict(const ModelSpec& spec, const Plan& plan, const ComputeSpeed& speed,
                    const DriveRange& drive) {
   Prediction prediction;

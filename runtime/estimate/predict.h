@@ -35,6 +35,9 @@ struct Prediction {
 Prediction predict(const ModelSpec& spec, const Plan& plan, const ComputeSpeed& speed,
                    const DriveRange& drive);
 
+// Bytes of weights that one decoded token takes through the kernels.
+double token_weight_bytes(const ModelSpec& spec);
+
 // The type of most bytes of the experts (of the trunk if there are none), and of the trunk.
 DType expert_type(const ModelSpec& spec) noexcept;
 DType trunk_type(const ModelSpec& spec) noexcept;

@@ -129,14 +129,18 @@ std::string heat_map_svg(const HeatMap& map) {
 std::string line_plot_svg(const LinePlot& plot) {
   constexpr double width = 760, left = 80, right = 560, bottom = 380;
   const Extent extent = extent_of(plot.series);
-  const Axis x = make_axis(extent.x_low, extent.x_high, left, right);
+  Axis x = make_axis(extent.x_low, extent.x_high, left, right);
+  if (plot.x_values.size() > 1) {
+    x.ticks = plot.x_values;
+    x.scale = {x.ticks.front(), x.ticks.back(), left, right};
+  }
   const Axis y = make_axis(extent.y_low, extent.y_high, bottom, top);
   Svg svg(width, bottom + 60);
   write_titles(svg, plot.title, plot.subtitle);
   draw_axes(svg, x, y);
   for (std::size_t i = 0; i < plot.series.size(); ++i) {
     const Series& series = plot.series[i];
-    const std::string_view colour = series_colour(i);
+    const std::string_view colour = series_colour(series.like.value_or(i));
     std::vector<std::pair<double, double>> pixels;
     for (const auto& [at, value] : series.points) pixels.push_back({x.scale(at), y.scale(value)});
     svg.path(pixels, colour, series.dashed);

@@ -24,12 +24,15 @@ struct Series {
   std::string name;
   std::vector<std::pair<double, double>> points;  // finite, ascending x
   bool dashed = false;                            // a limit, drawn without dots
+  std::optional<std::size_t> like = {};           // drawn in the colour of that series
 };
 
 struct LinePlot {
   std::string title, subtitle;
   std::string x_title, y_title;
   std::vector<Series> series;  // at least one with a point
+  std::vector<double> x_values =
+      {};  // ascending, marked on the axis; fewer than two: round numbers
 };
 // The y axis starts at 0 unless a value is negative.
 std::string line_plot_svg(const LinePlot& plot);

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "io/errno_text.h"
-#include "runtime/base/limits.h"
+#include "runtime/base/check.h"
 #include "runtime/base/units.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -45,10 +45,11 @@ struct SegmentPlan {
   }
 };
 
-SegmentPlan plan_segments(std::uint64_t bytes_each) noexcept {
+SegmentPlan plan_segments(std::uint64_t bytes_each, std::uint64_t segment_bytes_max) noexcept {
   SegmentPlan plan;
   plan.block_bytes = round_up(bytes_each, page_bytes);
-  plan.blocks_each = std::max<std::uint64_t>(1, limits::segment_bytes_max / plan.block_bytes);
+  const std::uint64_t most = std::min(segment_bytes_max, limits::segment_bytes_max);
+  plan.blocks_each = std::max<std::uint64_t>(1, most / plan.block_bytes);
   return plan;
 }
 
@@ -163,6 +164,7 @@ PinnedMemory::PinnedMemory(PinnedMemory&& other) noexcept { *this = std::move(ot
 
 PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
   segments_.swap(other.segments_);
+  states_.swap(other.states_);
   std::swap(locked_bytes_, other.locked_bytes_);
   unlocked_reason_.swap(other.unlocked_reason_);
   return *this;
@@ -173,11 +175,12 @@ PinnedMemory::~PinnedMemory() {
 }
 
 Result<std::vector<PinnedBlock>> PinnedMemory::allocate(std::uint64_t count,
-                                                        std::uint64_t bytes_each) {
+                                                        std::uint64_t bytes_each,
+                                                        std::uint64_t segment_bytes_max) {
   std::vector<PinnedBlock> blocks;
   if (count == 0 || bytes_each == 0) return blocks;
   if (absurd(count, bytes_each)) return refused(UINT64_MAX, "planning", ENOMEM);
-  const SegmentPlan plan = plan_segments(bytes_each);
+  const SegmentPlan plan = plan_segments(bytes_each, segment_bytes_max);
   const std::uint64_t segments_more = (count + plan.blocks_each - 1) / plan.blocks_each;
   if (segments_.size() + segments_more > limits::segments_max) {
     return Error{ErrorCode::memory,
@@ -198,28 +201,63 @@ Result<std::vector<PinnedBlock>> PinnedMemory::allocate(std::uint64_t count,
     }
     left -= here;
   }
-  int lock_failure = 0;
-  for (const std::span<std::byte> segment : added.segments_) {
-    if (mlock(segment.data(), segment.size()) == 0) {
-      locked_bytes_ += segment.size();
-    } else {  // EAGAIN, ENOMEM, EPERM: a later, smaller one may still fit
-      lock_failure = errno;
-    }
-  }
+  const auto first = static_cast<std::uint32_t>(segments_.size());
   segments_.insert(segments_.end(), added.segments_.begin(), added.segments_.end());
+  states_.resize(segments_.size());
   added.segments_.clear();
-  if (lock_failure != 0 || !unlocked_reason_.empty()) {
-    std::uint64_t total = 0;
-    for (const std::span<std::byte> segment : segments_) total += segment.size();
-    unlocked_reason_ = unlocked_text(lock_failure != 0 ? lock_failure : ENOMEM, total);
-  }
+  for (std::uint32_t segment = first; segment < segments_.size(); ++segment) lock(segment);
   return blocks;
 }
 
-std::uint64_t PinnedMemory::mapped_bytes(std::uint64_t count, std::uint64_t bytes_each) noexcept {
+// What does not fit under the limit stays unlocked; a later, smaller segment may still fit.
+void PinnedMemory::lock(std::uint32_t segment) {
+  const std::span<std::byte> memory = segments_[segment];
+  if (mlock(memory.data(), memory.size()) == 0) {
+    states_[segment].locked = true;
+    locked_bytes_ += memory.size();
+    if (unlocked_reason_.empty()) return;
+  }
+  const int failure = states_[segment].locked ? ENOMEM : errno;  // EAGAIN, ENOMEM, EPERM
+  std::uint64_t total = 0;
+  for (const std::span<std::byte> any : segments_) total += any.size();
+  unlocked_reason_ = unlocked_text(failure, total);
+}
+
+Status PinnedMemory::give_back(std::uint32_t segment) {
+  MILLRACE_CHECK(segment < segments_.size() && !states_[segment].given_back);
+  const std::span<std::byte> memory = segments_[segment];
+  if (states_[segment].locked) munlock(memory.data(), memory.size());  // else the next is refused
+  if (madvise(memory.data(), memory.size(), MADV_DONTNEED) != 0) {
+    const int failure = errno;
+    if (states_[segment].locked) mlock(memory.data(), memory.size());
+    return refused(memory.size(), "giving back", failure);
+  }
+  if (states_[segment].locked) locked_bytes_ -= memory.size();
+  states_[segment] = {.locked = false, .given_back = true};
+  mprotect(memory.data(), memory.size(), PROT_NONE);  // so that a stray access is noticed
+  return {};
+}
+
+Status PinnedMemory::take_again(std::uint32_t segment) {
+  MILLRACE_CHECK(segment < segments_.size() && states_[segment].given_back);
+  const std::span<std::byte> memory = segments_[segment];
+  if (mprotect(memory.data(), memory.size(), PROT_READ | PROT_WRITE) != 0)
+    return refused(memory.size(), "mapping", errno);
+  if (const Status populated = populate(memory); !populated) {
+    madvise(memory.data(), memory.size(), MADV_DONTNEED);
+    mprotect(memory.data(), memory.size(), PROT_NONE);
+    return populated.error();
+  }
+  states_[segment].given_back = false;
+  lock(segment);
+  return {};
+}
+
+std::uint64_t PinnedMemory::mapped_bytes(std::uint64_t count, std::uint64_t bytes_each,
+                                         std::uint64_t segment_bytes_max) noexcept {
   if (count == 0 || bytes_each == 0) return 0;
   if (absurd(count, bytes_each)) return UINT64_MAX;
-  const SegmentPlan plan = plan_segments(bytes_each);
+  const SegmentPlan plan = plan_segments(bytes_each, segment_bytes_max);
   const std::uint64_t rest = count % plan.blocks_each;
   return count / plan.blocks_each * plan.segment_bytes(plan.blocks_each) +
          (rest == 0 ? 0 : plan.segment_bytes(rest));
@@ -227,7 +265,8 @@ std::uint64_t PinnedMemory::mapped_bytes(std::uint64_t count, std::uint64_t byte
 
 PinnedMemoryStats PinnedMemory::stats() const {
   PinnedMemoryStats stats;
-  for (const std::span<std::byte> segment : segments_) stats.bytes += segment.size();
+  for (std::size_t i = 0; i < segments_.size(); ++i)
+    if (!states_[i].given_back) stats.bytes += segments_[i].size();
   stats.huge_bytes = huge_bytes_of(segments_);
   stats.locked_bytes = locked_bytes_;
   stats.unlocked_reason = unlocked_reason_;

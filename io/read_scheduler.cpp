@@ -75,6 +75,7 @@ class Scheduler final : public ReadScheduler {
   void submit(std::span<RangeRead* const> ranges) noexcept override;
   void reprioritize(RangeRead& range, ReadPriority priority) noexcept override;
   bool cancel(RangeRead& range) noexcept override;
+  bool register_buffer(std::uint32_t buffer, bool wanted) noexcept override;
   ReadStats stats() const noexcept override;
   const char* reader_name() const noexcept override { return reader_name_; }
   std::uint32_t depth() const noexcept override { return depth_; }
@@ -95,6 +96,14 @@ class Scheduler final : public ReadScheduler {
     int failure = 0;  // of the last try
   };
 
+  // Asked of the owner, by a thread that waits for it.
+  struct Registration {
+    std::uint32_t buffer = 0;
+    bool wanted = false;
+    bool registered = false;
+    bool done = false;
+  };
+
   static void* run(void* self) {
     static_cast<Scheduler*>(self)->own_reader();
     return nullptr;
@@ -103,6 +112,7 @@ class Scheduler final : public ReadScheduler {
   void make_pieces();
   void serve() noexcept;
   bool fill() noexcept;
+  void change_registration(std::unique_lock<std::mutex>& lock) noexcept;
   Piece* cut_pieces() noexcept;
   Piece& cut_piece(RangeRead& range) noexcept;
   bool may_cut(ReadPriority priority) const noexcept;
@@ -142,6 +152,8 @@ class Scheduler final : public ReadScheduler {
   std::condition_variable started_changed_;
   // Under mutex_.
   std::optional<Status> started_;
+  Registration* registration_ = nullptr;
+  std::condition_variable registration_changed_;
   std::array<RangeQueue, read_priority_count> queues_;
   bool owner_wants_work_ = false;  // sleeps with room for more pieces
   bool stopping_ = false;
@@ -196,6 +208,17 @@ void Scheduler::reprioritize(RangeRead& range, ReadPriority priority) noexcept {
 bool Scheduler::cancel(RangeRead& range) noexcept {
   const std::lock_guard lock(mutex_);
   return range.next_piece_bytes == 0 && queue_of(range.priority).remove(range);
+}
+
+bool Scheduler::register_buffer(std::uint32_t buffer, bool wanted) noexcept {
+  MILLRACE_CHECK(pthread_equal(pthread_self(), owner_id_) == 0);
+  Registration mine{.buffer = buffer, .wanted = wanted};
+  std::unique_lock lock(mutex_);
+  registration_changed_.wait(lock, [this] { return registration_ == nullptr; });
+  registration_ = &mine;
+  reader_->wake();
+  registration_changed_.wait(lock, [&mine] { return mine.done; });
+  return mine.registered;
 }
 
 ReadStats Scheduler::stats() const noexcept {
@@ -275,8 +298,9 @@ bool Scheduler::fill() noexcept {
   }
   Piece* cut = nullptr;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     if (stopping_) return false;
+    if (registration_ != nullptr) change_registration(lock);
     cut = cut_pieces();
     // Ends or starts the busy time: nothing is in flight before this call's pieces are.
     const bool busy = cut != nullptr || reader_->in_flight() > 0;
@@ -293,6 +317,18 @@ bool Scheduler::fill() noexcept {
     send(piece);
   }
   return true;
+}
+
+// Under the lock, which is dropped meanwhile: registering pins every page.
+void Scheduler::change_registration(std::unique_lock<std::mutex>& lock) noexcept {
+  Registration& asked = *registration_;
+  lock.unlock();
+  const bool registered = reader_->register_buffer(asked.buffer, asked.wanted);
+  lock.lock();
+  asked.registered = registered;
+  asked.done = true;
+  registration_ = nullptr;
+  registration_changed_.notify_all();
 }
 
 // Takes pieces off the queues, most urgent first, until no piece is free. Returns them as a list.

@@ -83,6 +83,11 @@ class ReadScheduler {
   // late.
   virtual bool cancel(RangeRead& range) noexcept = 0;
 
+  // Has the reader take a buffer out of the registered ones, so that its memory can be given back,
+  // or register it again, and waits for that. No read into it is queued or in flight until this has
+  // returned. Returns whether it is registered then. Any thread but the owner.
+  virtual bool register_buffer(std::uint32_t buffer, bool wanted) noexcept = 0;
+
   virtual ReadStats stats() const noexcept = 0;  // any thread
   virtual const char* reader_name() const noexcept = 0;
   virtual std::uint32_t depth() const noexcept = 0;

@@ -38,6 +38,9 @@ class Reader {
   virtual std::uint32_t in_flight() const noexcept = 0;
   virtual std::uint32_t registered_buffers()
       const noexcept = 0;  // how many of the given buffers are registered
+  // Takes one of the given buffers out of the registered ones, or registers it again; no read into
+  // it is in flight. Returns whether it is registered then. Reads into one that is not are plain.
+  virtual bool register_buffer(std::uint32_t /*buffer*/, bool /*wanted*/) noexcept { return false; }
   // Takes the read if fewer than depth() are in flight; false otherwise (nothing happened).
   virtual bool submit(Read& read) noexcept = 0;
   // Hands submitted reads to the kernel, reaps completions and runs their callbacks (all after

@@ -100,6 +100,19 @@ class UringReader final : public Reader {
     return depth_ - static_cast<std::uint32_t>(free_slots_.size());
   }
   std::uint32_t registered_buffers() const noexcept override { return registered_count_; }
+  // The kernel lets go of the pages at once: no read has them.
+  bool register_buffer(std::uint32_t buffer, bool wanted) noexcept override {
+    MILLRACE_CHECK(buffer < buffers_.size());
+    if (registered_.empty() || registered_[buffer] == wanted) return wanted && !registered_.empty();
+    const iovec vector =
+        wanted ? iovec{buffers_[buffer].data(), buffers_[buffer].size()} : iovec{nullptr, 0};
+    const __u64 tag = 0;
+    if (io_uring_register_buffers_update_tag(&ring_, buffer, &vector, &tag, 1) == 1) {
+      registered_[buffer] = wanted;
+      registered_count_ += wanted ? 1 : -1U;
+    }
+    return registered_[buffer];
+  }
   bool deferred() const noexcept { return deferred_; }
   bool files_registered() const noexcept { return files_registered_; }
 

@@ -47,6 +47,10 @@ class EvictionPolicy {
   // The idle slot of `group` that gives way to an expert of `layer`; no_slot if there is none.
   // removed() follows if it is taken.
   virtual SlotIndex victim(std::uint32_t group, LayerIndex layer) noexcept = 0;
+
+  // The group has `slots` slots from now on, no more than at first, and these floors, by layer.
+  virtual void resized(std::uint32_t /*group*/, std::uint32_t /*slots*/,
+                       std::span<const std::uint32_t> /*floors*/) noexcept {}
 };
 
 inline constexpr const char* eviction_policy_default = "forecast";

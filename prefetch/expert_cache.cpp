@@ -12,9 +12,8 @@ std::uint32_t spares_of(const SlotGroup& group, std::uint32_t top_k, std::uint32
   return std::min(wanted, group.slots - 2 * top_k);
 }
 
-// Floors of each group over the layers that have experts in it; 0 for the others.
-std::vector<std::vector<std::uint32_t>> floors_of(const SlotLayout& layout, const SlotPlan& plan,
-                                                  std::uint32_t top_k, std::uint32_t spares) {
+// Of each group, the layers that have experts in it.
+std::vector<std::vector<LayerIndex>> members_of(const SlotLayout& layout, const SlotPlan& plan) {
   std::vector<std::vector<LayerIndex>> members(plan.groups.size());
   for (LayerIndex layer = 0; layer < layout.layers(); ++layer) {
     for (ExpertIndex expert = 0; expert < layout.experts(layer); ++expert) {
@@ -22,15 +21,7 @@ std::vector<std::vector<std::uint32_t>> floors_of(const SlotLayout& layout, cons
       if (in.empty() || in.back() != layer) in.push_back(layer);
     }
   }
-  std::vector<std::vector<std::uint32_t>> floors(plan.groups.size());
-  for (std::size_t group = 0; group < plan.groups.size(); ++group) {
-    floors[group].assign(layout.layers(), 0);
-    const SlotGroup& of = plan.groups[group];
-    const auto values = layer_floors(of.slots - spares_of(of, top_k, spares),
-                                     static_cast<std::uint32_t>(members[group].size()), top_k);
-    for (std::size_t i = 0; i < values.size(); ++i) floors[group][members[group][i]] = values[i];
-  }
-  return floors;
+  return members;
 }
 
 }  // namespace
@@ -41,29 +32,97 @@ ExpertCache::ExpertCache(const SlotLayout& layout, const SlotPlan& plan, std::ui
       group_of_class_(plan.group_of_class),
       policy_(std::move(policy)),
       slot_of_(layout.experts(), no_slot),
+      top_k_(top_k),
+      sizes_(plan.groups.size()),
       free_(plan.groups.size(), no_slot),
       spares_(plan.groups.size()) {
   MILLRACE_CHECK(policy_ != nullptr && group_of_class_.size() == layout.classes().size());
   PolicyShape shape{.layers = layout.layers(), .experts = 0, .group_of_slot = {}, .floors = {}};
   for (LayerIndex layer = 0; layer < layout.layers(); ++layer)
     shape.experts = std::max(shape.experts, layout.experts(layer));
+  auto members = members_of(layout, plan);
   for (std::uint32_t group = 0; group < plan.groups.size(); ++group) {
-    MILLRACE_CHECK(plan.groups[group].slots > 0);
-    shape.group_of_slot.insert(shape.group_of_slot.end(), plan.groups[group].slots, group);
+    const SlotGroup& of = plan.groups[group];
+    MILLRACE_CHECK(of.slots > 0);
+    shape.group_of_slot.insert(shape.group_of_slot.end(), of.slots, group);
+    spares_[group].assign(spares_of(of, top_k, spares), no_slot);
+    const std::uint64_t least = std::min<std::uint64_t>(top_k, of.experts);
+    sizes_[group] = {of.slots, static_cast<std::uint32_t>(least + spares_[group].size()),
+                     std::move(members[group])};
+    shape.floors.push_back(floors(group));
   }
   slots_.resize(shape.group_of_slot.size());
   for (std::size_t i = slots_.size(); i-- > 0;) {  // so that the lowest is given out first
-    const std::uint32_t group = shape.group_of_slot[i];
-    slots_[i].group = group;
-    if (spares_[group].size() < spares_of(plan.groups[group], top_k, spares)) {
-      spares_[group].push_back(static_cast<SlotIndex>(i));
-      continue;
-    }
-    slots_[i].next_free = free_[slots_[i].group];
-    free_[slots_[i].group] = static_cast<SlotIndex>(i);
+    slots_[i].group = shape.group_of_slot[i];
+    set_free(static_cast<SlotIndex>(i));
   }
-  shape.floors = floors_of(layout, plan, top_k, spares);
   policy_->prepare(shape);
+  for (std::uint32_t group = 0; group < plan.groups.size(); ++group) repay(group);
+}
+
+// By layer; 0 for those that have no experts in the group.
+std::vector<std::uint32_t> ExpertCache::floors(std::uint32_t group) const {
+  const Size& size = sizes_[group];
+  const auto values = layer_floors(size.slots - static_cast<std::uint32_t>(spares_[group].size()),
+                                   static_cast<std::uint32_t>(size.members.size()), top_k_);
+  std::vector<std::uint32_t> by_layer(layout_.layers(), 0);
+  for (std::size_t i = 0; i < values.size(); ++i) by_layer[size.members[i]] = values[i];
+  return by_layer;
+}
+
+void ExpertCache::resize(std::uint32_t group, std::uint32_t slots) {
+  sizes_[group].slots = slots;
+  policy_->resized(group, slots, floors(group));
+}
+
+void ExpertCache::retire(SlotIndex first, std::uint32_t count) {
+  const std::uint32_t in = group(first);
+  MILLRACE_CHECK(slots_least(in) + count <= slots(in));
+  const SlotIndex end = first + static_cast<SlotIndex>(count);
+  for (SlotIndex slot = first; slot < end; ++slot) {
+    MILLRACE_CHECK(group(slot) == in && !at(slot).leaving);
+    at(slot).leaving = true;
+  }
+  drop_leaving_free(in);
+  resize(in, slots(in) - count);
+  for (SlotIndex slot = first; slot < end; ++slot) vacate(slot);
+  repay(in);
+}
+
+void ExpertCache::restore(SlotIndex first, std::uint32_t count) {
+  const std::uint32_t in = group(first);
+  for (SlotIndex slot = first + static_cast<SlotIndex>(count); slot-- > first;) {
+    MILLRACE_CHECK(retired(slot));
+    at(slot).leaving = false;
+    set_free(slot);
+  }
+  resize(in, slots(in) + count);
+  repay(in);
+}
+
+void ExpertCache::drop_leaving_free(std::uint32_t in) noexcept {
+  for (SlotIndex* link = &free_[in]; *link != no_slot;) {
+    if (at(*link).leaving) *link = at(*link).next_free;
+    else link = &at(*link).next_free;
+  }
+}
+
+// A slot that is leaving and in no free list: it is retired unless something holds it.
+void ExpertCache::vacate(SlotIndex slot) noexcept {
+  Slot& entry = at(slot);
+  if (entry.claims > 0 || entry.phase == Phase::loading || entry.phase == Phase::failing) return;
+  if (entry.phase == Phase::ready) {
+    slot_of_[layout_.index(entry.key)] = no_slot;
+    if (!entry.guess) {
+      policy_->removed(slot);
+      ++counters_.evictions;
+    }
+  }
+  entry.guess = false;
+  entry.phase = Phase::retired;
+  auto& spares = spares_[entry.group];
+  const auto spare = std::find(spares.begin(), spares.end(), slot);
+  if (spare != spares.end()) *spare = no_slot;
 }
 
 ExpertCache::Asked ExpertCache::ask(ExpertKey key, std::uint32_t tokens) noexcept {
@@ -134,6 +193,9 @@ SlotIndex ExpertCache::guess(ExpertKey key) noexcept {
 void ExpertCache::withdraw(SlotIndex slot) noexcept {
   MILLRACE_CHECK(at(slot).guess && at(slot).phase == Phase::loading);
   set_empty(slot);
+  if (!at(slot).leaving) return;
+  vacate(slot);
+  repay(at(slot).group);
 }
 
 // A guess becomes an expert that the policy knows. The spares are owed a slot: it is taken when one
@@ -202,9 +264,17 @@ bool ExpertCache::finish(SlotIndex slot) noexcept {
       entry.phase = Phase::free;
       entry.guess = false;
     }
+    if (entry.leaving) {
+      vacate(slot);
+      repay(entry.group);
+    }
     return false;  // a spare serves no request
   }
   if (entry.claims > 0) return false;
+  if (entry.leaving) {
+    vacate(slot);
+    return false;
+  }
   if (entry.phase == Phase::ready) policy_->idle(slot);
   else set_free(slot);
   return available(slot);
@@ -214,6 +284,10 @@ bool ExpertCache::release(SlotIndex slot) noexcept {
   Slot& entry = at(slot);
   MILLRACE_CHECK(entry.claims > 0);
   if (--entry.claims > 0) return false;
+  if (entry.leaving) {
+    vacate(slot);
+    return false;
+  }
   if (entry.phase == Phase::ready) policy_->idle(slot);
   else if (entry.phase == Phase::failed) set_free(slot);
   else return false;  // still loading: finish() follows

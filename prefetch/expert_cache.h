@@ -81,6 +81,17 @@ class ExpertCache {
   // Drops a claim. True: the slot can be assigned now.
   bool release(SlotIndex slot) noexcept;
 
+  // The pool shrinks: slots first .. first + count, all of one group, are given up. Those that are
+  // empty or idle at once (their experts are absent then), those with claims or loads when these
+  // are gone. slots_least() of the group stay (checked). The floors follow.
+  void retire(SlotIndex first, std::uint32_t count);
+  bool retired(SlotIndex slot) const noexcept { return at(slot).phase == Phase::retired; }
+  // The pool grows: retired slots are back, empty.
+  void restore(SlotIndex first, std::uint32_t count);
+  // Slots of a group that are not given up; the fewest there may be: top-k, and the spares.
+  std::uint32_t slots(std::uint32_t group) const noexcept { return sizes_[group].slots; }
+  std::uint32_t slots_least(std::uint32_t group) const noexcept { return sizes_[group].least; }
+
   State state(ExpertKey key) const noexcept;
   // Slot of an expert that is not absent.
   SlotIndex find(ExpertKey key) const noexcept { return slot_of_[layout_.index(key)]; }
@@ -89,23 +100,34 @@ class ExpertCache {
   }
   std::uint32_t group(SlotIndex slot) const noexcept { return at(slot).group; }
   std::uint32_t groups() const noexcept { return static_cast<std::uint32_t>(free_.size()); }
+  // Of all groups, those that were given up included.
   std::uint32_t slots() const noexcept { return static_cast<std::uint32_t>(slots_.size()); }
   const CacheCounters& counters() const noexcept { return counters_; }
   const EvictionPolicy& policy() const noexcept { return *policy_; }
 
  private:
-  enum class Phase : std::uint8_t { free, loading, ready, failing, failed };
+  enum class Phase : std::uint8_t { free, loading, ready, failing, failed, retired };
+  struct Size {  // of a group
+    std::uint32_t slots = 0;
+    std::uint32_t least = 0;
+    std::vector<LayerIndex> members;  // layers that have experts in it
+  };
   struct Slot {
     ExpertKey key;
     std::uint32_t group = 0;
     std::uint32_t claims = 0;
     Phase phase = Phase::free;
     bool guess = false;
+    bool leaving = false;       // to be retired when nothing holds it
     std::uint64_t guessed = 0;  // when, as a count of guesses
     SlotIndex next_free = no_slot;
   };
   Slot& at(SlotIndex slot) noexcept { return slots_[static_cast<std::size_t>(slot)]; }
   const Slot& at(SlotIndex slot) const noexcept { return slots_[static_cast<std::size_t>(slot)]; }
+  std::vector<std::uint32_t> floors(std::uint32_t group) const;
+  void resize(std::uint32_t group, std::uint32_t slots);
+  void drop_leaving_free(std::uint32_t group) noexcept;
+  void vacate(SlotIndex slot) noexcept;
   void set_free(SlotIndex slot) noexcept;
   void set_empty(SlotIndex slot) noexcept;
   SlotIndex take_victim(std::uint32_t group, LayerIndex layer) noexcept;
@@ -119,6 +141,8 @@ class ExpertCache {
   std::unique_ptr<EvictionPolicy> policy_;
   std::vector<SlotIndex> slot_of_;  // by SlotLayout::index
   std::vector<Slot> slots_;
+  std::uint32_t top_k_;
+  std::vector<Size> sizes_;                     // by group
   std::vector<SlotIndex> free_;                 // head of each group's free slots
   std::vector<std::vector<SlotIndex>> spares_;  // by group
   LayerIndex layer_ = 0;                        // of the latest call

@@ -62,6 +62,21 @@ class Submission {
   std::size_t count_ = 0;
 };
 
+// Neighbouring slots of a group whose blocks lie in the same segment of memory.
+std::vector<PoolSegment> segments_of(std::span<const PinnedBlock> blocks,
+                                     const ExpertCache& cache) {
+  std::vector<PoolSegment> segments;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const auto slot = static_cast<SlotIndex>(i);
+    const auto buffer = static_cast<std::uint32_t>(blocks[i].buffer);
+    if (segments.empty() || segments.back().buffer != buffer ||
+        segments.back().group != cache.group(slot))
+      segments.push_back({.group = cache.group(slot), .first = slot, .slots = 0, .buffer = buffer});
+    ++segments.back().slots;
+  }
+  return segments;
+}
+
 bool fully_reported(const ExpertRequest& request) noexcept {
   return request.reported_bits == slice_all || request.failure != nullptr;
 }
@@ -93,6 +108,7 @@ Loader::Loader(LoaderParts parts)
       activity_(parts.activity),
       top_k_(parts.top_k),
       cache_(parts.layout, parts.plan, parts.top_k, std::move(parts.policy), parts.spares),
+      segments_(segments_of(parts.blocks, cache_)),
       loads_(parts.blocks.size()),
       queues_(parts.plan.groups.size()),
       waiting_(parts.layout.experts(), 0) {
@@ -111,6 +127,8 @@ Loader::Loader(LoaderParts parts)
       read.owner = &made;
     }
   }
+  for (const SlotGroup& group : parts.plan.groups)
+    group_experts_.push_back(static_cast<double>(group.experts));
   for (std::uint32_t group = 0; group < cache_.groups(); ++group)
     spares_ += static_cast<std::uint32_t>(cache_.spares(group).size());
   counted_.bytes_by_layer.assign(layout_.layers(), 0);
@@ -213,25 +231,62 @@ void Loader::withdraw_guesses(LayerIndex layer) noexcept {
   for (std::uint32_t group = 0; group < cache_.groups(); ++group) {
     for (const SlotIndex slot : cache_.spares(group)) {
       if (slot == no_slot || !load(slot).guess || load(slot).failed) continue;
-      Load& of = load(slot);
-      if (of.key.layer != layer || of.reads_open == 0) continue;
-      std::uint64_t bytes = 0;
-      for (std::uint32_t i = 0; i < of.placement->read_count; ++i) {
-        if (!scheduler_.cancel(of.reads[i])) continue;
-        bytes += of.reads[i].bytes;
-        --of.reads_open;
-        --reads_open_;
-      }
-      counted_.guessed_bytes -= bytes;
-      if (bytes == 0) continue;
-      if (of.reads_open == 0) {
-        cache_.withdraw(slot);
-      } else {
-        of.failed = true;  // a part of it: not to be taken for the whole
-        cache_.fail(slot);
-      }
+      if (load(slot).key.layer == layer) withdraw_guess(slot);
     }
   }
+}
+
+// Under the lock, with no submission under way.
+void Loader::withdraw_guess(SlotIndex slot) noexcept {
+  Load& of = load(slot);
+  if (of.reads_open == 0) return;
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 0; i < of.placement->read_count; ++i) {
+    if (!scheduler_.cancel(of.reads[i])) continue;
+    bytes += of.reads[i].bytes;
+    --of.reads_open;
+    --reads_open_;
+  }
+  counted_.guessed_bytes -= bytes;
+  if (bytes == 0) return;
+  if (of.reads_open == 0) {
+    cache_.withdraw(slot);
+  } else {
+    of.failed = true;  // a part of it: not to be taken for the whole
+    cache_.fail(slot);
+  }
+}
+
+// ---- shrinking and growing
+
+bool Loader::retire(const PoolSegment& segment) {
+  Chain chain;
+  std::unique_lock lock(mutex_);
+  if (cache_.slots(segment.group) < cache_.slots_least(segment.group) + segment.slots) return false;
+  cache_.retire(segment.first, segment.slots);
+  serve(segment.group, chain);  // lower floors may have made room
+  submit(chain, lock);
+  return true;
+}
+
+bool Loader::vacated(const PoolSegment& segment) noexcept {
+  const std::lock_guard lock(mutex_);
+  bool all = true;
+  for (std::uint32_t i = 0; i < segment.slots; ++i) {
+    const SlotIndex slot = segment.first + static_cast<SlotIndex>(i);
+    if (!cache_.retired(slot) && load(slot).guess && !load(slot).failed && submissions_ == 0)
+      withdraw_guess(slot);
+    all = all && cache_.retired(slot);
+  }
+  return all;
+}
+
+void Loader::restore(const PoolSegment& segment) {
+  Chain chain;
+  std::unique_lock lock(mutex_);
+  cache_.restore(segment.first, segment.slots);
+  serve(segment.group, chain);
+  submit(chain, lock);
 }
 
 // Under the lock: a load of its own, a share of one that began in the same call, or the queue.

@@ -67,6 +67,14 @@ struct LoaderParts {
   std::uint32_t spares = 0;  // slots of each group for guesses (ExpertCache)
 };
 
+// Slots that share a segment of memory: what the pool shrinks and grows by.
+struct PoolSegment {
+  std::uint32_t group = 0;
+  SlotIndex first = 0;
+  std::uint32_t slots = 0;
+  std::uint32_t buffer = 0;  // the segment of PinnedMemory
+};
+
 class Loader final : public ExpertSource {
  public:
   explicit Loader(LoaderParts parts);
@@ -95,6 +103,23 @@ class Loader final : public ExpertSource {
   std::uint64_t largest_expert_bytes() const noexcept {
     return layout_.classes().empty() ? 0 : layout_.classes().back().slot_bytes;
   }
+
+  // Shrinking and growing, by one thread at a time; requests go on meanwhile.
+  std::span<const PoolSegment> segments() const noexcept { return segments_; }
+  std::uint64_t slot_bytes(const PoolSegment& segment) const noexcept {
+    return loads_[static_cast<std::size_t>(segment.first)].block.bytes;
+  }
+  // Experts that may live in a group's slots.
+  double experts(std::uint32_t group) const noexcept { return group_experts_[group]; }
+  // Gives up the slots of a segment; the experts in them are absent as soon as nobody holds them.
+  // False, and nothing happened: its group would have too few (ExpertCache::slots_least).
+  bool retire(const PoolSegment& segment);
+  // Of a retired segment: whether nothing is held in it or read into it any more, so that its
+  // memory may go. Takes back what is queued of guesses.
+  bool vacated(const PoolSegment& segment) noexcept;
+  // The memory of a retired and vacated segment is there again, at the same place: its slots are
+  // empty.
+  void restore(const PoolSegment& segment);
 
   LoaderStats stats() const;
   // Fixed facts (slots, policy) at any time; states and counters only while nothing is asked for.
@@ -133,6 +158,7 @@ class Loader final : public ExpertSource {
   }
   void promote(Load& of) noexcept;
   void withdraw_guesses(LayerIndex layer) noexcept;
+  void withdraw_guess(SlotIndex slot) noexcept;
   void begin_call(std::span<ExpertRequest* const> requests) noexcept;
   void start(SlotIndex slot, ExpertKey key, bool guess, Chain& chain) noexcept;
   void attach(ExpertRequest& request, SlotIndex slot) noexcept;
@@ -164,6 +190,8 @@ class Loader final : public ExpertSource {
   mutable std::mutex mutex_;
   std::condition_variable quiet_;  // a callback returned that someone waits for, or the last read
   ExpertCache cache_;
+  std::vector<PoolSegment> segments_;
+  std::vector<double> group_experts_;
   std::vector<Load> loads_;             // by slot
   std::vector<Queue> queues_;           // by group
   std::vector<std::uint32_t> waiting_;  // requests in queues, by SlotLayout::index

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "runtime/base/limits.h"
 #include "runtime/base/units.h"
 
 namespace millrace {
@@ -79,8 +80,13 @@ void divide(std::vector<SlotGroup>& groups, std::uint64_t budget, std::uint32_t 
 
 }  // namespace
 
+std::uint64_t pool_segment_bytes(std::uint64_t slots_bytes) noexcept {
+  constexpr std::uint64_t steps = 16, least = 64 * MiB, huge_page = 2 * MiB;
+  return std::clamp(round_up(slots_bytes / steps, huge_page), least, limits::segment_bytes_max);
+}
+
 Result<SlotPlan> plan_slots(const SlotLayout& layout, std::uint64_t budget_bytes,
-                            std::uint32_t top_k) {
+                            std::uint32_t top_k, std::uint64_t segment_bytes) {
   MILLRACE_CHECK(top_k > 0);
   SlotPlan plan;
   for (const SlotClass& c : layout.classes()) {
@@ -104,10 +110,13 @@ Result<SlotPlan> plan_slots(const SlotLayout& layout, std::uint64_t budget_bytes
                     format_bytes(budget_bytes), least, format_bytes(largest_slot),
                     plan.smallest_bytes, format_bytes(plan.smallest_bytes))};
   divide(plan.groups, budget_bytes, top_k);
-  for (const SlotGroup& group : plan.groups) {
+  for (SlotGroup& group : plan.groups) {
+    group.segment_bytes =
+        segment_bytes != 0 ? segment_bytes : pool_segment_bytes(group.slots * group.slot_bytes);
     plan.slots += group.slots;
     plan.bytes += group.slots * group.slot_bytes;
-    plan.mapped_bytes += PinnedMemory::mapped_bytes(group.slots, group.slot_bytes);
+    plan.mapped_bytes +=
+        PinnedMemory::mapped_bytes(group.slots, group.slot_bytes, group.segment_bytes);
   }
   plan.complete = plan.slots == layout.experts();
   return plan;
@@ -117,7 +126,7 @@ Result<std::vector<PinnedBlock>> allocate_slots(PinnedMemory& memory, const Slot
   std::vector<PinnedBlock> all;
   for (const SlotGroup& group : plan.groups) {
     MILLRACE_ASSIGN(const std::vector<PinnedBlock> blocks,
-                    memory.allocate(group.slots, group.slot_bytes));
+                    memory.allocate(group.slots, group.slot_bytes, group.segment_bytes));
     all.insert(all.end(), blocks.begin(), blocks.end());
   }
   return all;

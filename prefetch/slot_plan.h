@@ -16,6 +16,7 @@ struct SlotGroup {
   std::uint64_t slot_bytes = 0;
   std::uint64_t experts = 0;  // that may live here
   std::uint32_t slots = 0;
+  std::uint64_t segment_bytes = 0;  // of memory that holds them: what the pool shrinks by, at most
 };
 
 struct SlotPlan {
@@ -32,9 +33,15 @@ struct SlotPlan {
 // Divides the budget over the classes in proportion to their share of the pool. Each group gets at
 // least top_k slots (or one per expert, if it has fewer); classes are merged into larger slots when
 // the budget does not give that to each. Below top_k slots of the largest class: a `memory` error
-// that names the smallest --cache. A layout without experts gives an empty plan.
+// that names the smallest --cache. A layout without experts gives an empty plan. `segment_bytes`: 0
+// for pool_segment_bytes() of each group.
 Result<SlotPlan> plan_slots(const SlotLayout& layout, std::uint64_t budget_bytes,
-                            std::uint32_t top_k);
+                            std::uint32_t top_k, std::uint64_t segment_bytes = 0);
+
+// A sixteenth of the slots, so that the pool can shrink in small steps, but at least 64 MiB: each
+// segment is rounded up to huge pages (2 MiB) and is a system call to register. At most what one
+// buffer may have.
+std::uint64_t pool_segment_bytes(std::uint64_t slots_bytes) noexcept;
 
 // The plan's slots, group by group, from new segments of `memory`.
 Result<std::vector<PinnedBlock>> allocate_slots(PinnedMemory& memory, const SlotPlan& plan);

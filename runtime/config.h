@@ -14,6 +14,17 @@
 
 namespace millrace {
 
+class Clock;
+class PressureSource;
+
+// Of the guard that shrinks the pool while memory is short.
+struct GuardOptions {
+  bool on = true;
+  std::uint64_t segment_bytes = 0;   // the pool shrinks in steps of; 0: pool_segment_bytes()
+  PressureSource* source = nullptr;  // must outlive the engine, as the clock; null: the system's
+  Clock* clock = nullptr;
+};
+
 struct EngineConfig {
   std::string model_path;
   std::string pool_path;  // packed pool to read the experts from; empty: the model's own files
@@ -30,6 +41,7 @@ struct EngineConfig {
   DirectMode direct = DirectMode::automatic;
   std::string policy = eviction_policy_default;  // eviction policy of the expert cache
   std::string prefetch = "off";                  // predictor (predictor_names()), or off
+  GuardOptions guard;
   std::uint32_t queue_depth = 0;  // reads in flight; 0: the drive profile's, or the default
   std::uint64_t piece_bytes = 0;  // of one read; 0: the drive profile's, or the default
   std::string profile_folder;     // of drive profiles; empty: none is used

@@ -159,6 +159,11 @@ Status Engine::build_pipeline() {
                                                    .top_k = spec_.hparams.experts_used,
                                                    .policy = *std::move(policy),
                                                    .spares = spares});
+    if (config_.guard.on)
+      guard_ =
+          std::make_unique<PoolGuard>(PoolGuard::Parts{*loader_, memory_, *scheduler_,
+                                                       config_.guard.source, config_.guard.clock},
+                                      plan_.available_bytes, plan_.total_bytes());
     if (loader_->spares() > 0) {
       MILLRACE_TRY(make_prefetcher());
     } else if (spares > 0 && !plan_.slots.complete) {
@@ -170,7 +175,7 @@ Status Engine::build_pipeline() {
   MILLRACE_ASSIGN(arena_, ComputeArena::create(plan_.threads));
   walk_ = std::make_unique<BatchWalk>(
       BatchWalk::Parts{spec_, *kernels_, config_.activations, *trunk_, loader_.get(), *arena_,
-                       activity_, cancel_, prefetcher_.get()},
+                       activity_, cancel_, prefetcher_.get(), guard_.get()},
       plan_.batch_tokens);
   places_.resize(plan_.batch_tokens);
   return {};

@@ -25,6 +25,7 @@
 #include "runtime/estimate/predict.h"
 #include "runtime/floor/run_floor.h"
 #include "runtime/graph/arena.h"
+#include "runtime/guard/pool_guard.h"
 #include "runtime/pipeline/batch_walk.h"
 #include "runtime/planner.h"
 #include "runtime/progress.h"
@@ -97,6 +98,7 @@ class Engine {
   bool direct() const noexcept;  // all files with O_DIRECT
   std::string policy() const { return config_.policy; }
   const Prefetcher* prefetcher() const noexcept { return prefetcher_.get(); }  // null: off
+  const PoolGuard* guard() const noexcept { return guard_.get(); }  // null: off, or no pool
   EngineCounters counters() const;
   PinnedMemoryStats memory() const { return memory_.stats(); }
   double load_seconds() const noexcept { return load_seconds_; }
@@ -141,6 +143,7 @@ class Engine {
   std::unique_ptr<TrunkStore> trunk_;
   std::unique_ptr<Loader> loader_;
   std::unique_ptr<Prefetcher> prefetcher_;
+  std::unique_ptr<PoolGuard> guard_;
   std::unique_ptr<ComputeArena> arena_;
   std::unique_ptr<BatchWalk> walk_;
   std::vector<TokenPlace> places_;

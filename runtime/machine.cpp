@@ -6,101 +6,29 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
-#include <fstream>
-#include <limits>
-#include <optional>
 #include <set>
-#include <sstream>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "runtime/base/units.h"
+#include "runtime/guard/memory_left.h"
 
 namespace millrace {
 
 namespace {
 
-std::optional<std::string> read_text(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return std::nullopt;
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-std::optional<std::uint64_t> parse_number(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+std::uint64_t number_in(const std::string& path, std::uint64_t otherwise) {
   std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end == text.data()) return std::nullopt;
+  return read_number(path.c_str(), value) ? value : otherwise;
+}
+
+// The number behind `key` in a file of this process; 0: there is none.
+std::uint64_t own_number(const char* path, std::string_view key) noexcept {
+  char buffer[8192];
+  std::uint64_t value = 0;
+  number_after(read_start(path, buffer, sizeof buffer), key, value);
   return value;
-}
-
-std::optional<std::uint64_t> read_number(const std::string& path) {
-  const auto text = read_text(path);
-  return text ? parse_number(*text) : std::nullopt;
-}
-
-// The number behind `key` at the start of a line.
-std::optional<std::uint64_t> find_number(const std::string& text, std::string_view key) {
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);)
-    if (line.starts_with(key)) return parse_number(std::string_view(line).substr(key.size()));
-  return std::nullopt;
-}
-
-struct CgroupLimit {
-  std::uint64_t available = std::numeric_limits<std::uint64_t>::max();
-  std::string source;
-};
-
-struct CgroupFiles {
-  const char *limit, *usage, *inactive;
-};
-constexpr CgroupFiles v1_files = {"memory.limit_in_bytes", "memory.usage_in_bytes",
-                                  "total_inactive_file "};
-constexpr CgroupFiles v2_files = {"memory.max", "memory.current", "inactive_file "};
-
-// Looks at one cgroup folder: what is left below its limit, counting inactive page cache as free.
-void consider_folder(const std::string& folder, const CgroupFiles& files, CgroupLimit& tightest) {
-  const auto limit = read_number(folder + "/" + files.limit);
-  const auto usage = read_number(folder + "/" + files.usage);
-  if (!limit || !usage || *limit > (std::uint64_t{1} << 60))
-    return;  // "max", or v1's huge "no limit"
-  const auto stat = read_text(folder + "/memory.stat");
-  const std::uint64_t inactive = stat ? find_number(*stat, files.inactive).value_or(0) : 0;
-  const std::uint64_t held = *usage - std::min(*usage, inactive);
-  const std::uint64_t available = *limit - std::min(*limit, held);
-  if (available >= tightest.available) return;
-  tightest.available = available;
-  tightest.source = fmt::format("cgroup limit of {}", format_bytes(*limit));
-}
-
-// The folder of the process and all its parents up to the mount point, which inside a container is
-// the process's own group.
-void consider_tree(const std::string& mount, std::string path, const CgroupFiles& files,
-                   CgroupLimit& tightest) {
-  for (; path.size() > 1 && path.front() == '/'; path.resize(path.rfind('/')))
-    consider_folder(mount + path, files, tightest);
-  consider_folder(mount, files, tightest);
-}
-
-CgroupLimit read_cgroups(const std::string& root) {
-  CgroupLimit tightest;
-  const auto groups = read_text(root + "/proc/self/cgroup");
-  std::istringstream lines(groups.value_or(""));
-  for (std::string line; std::getline(lines, line);) {
-    const auto first = line.find(':');
-    const auto second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string path = line.substr(second + 1);
-    if (controllers.find(",memory,") != std::string::npos)
-      consider_tree(root + "/sys/fs/cgroup/memory", path, v1_files, tightest);
-    else if (controllers == ",,") consider_tree(root + "/sys/fs/cgroup", path, v2_files, tightest);
-  }
-  return tightest;
 }
 
 // Physical cores that we may run on: distinct (package, core) pairs; of the fastest kind where the
@@ -114,10 +42,11 @@ unsigned count_cores(const std::string& root) {
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (!CPU_ISSET(cpu, &allowed)) continue;
     const std::string folder = fmt::format("{}/sys/devices/system/cpu/cpu{}", root, cpu);
-    const std::uint64_t speed = read_number(folder + "/cpufreq/cpuinfo_max_freq").value_or(0);
-    const std::uint64_t package = read_number(folder + "/topology/physical_package_id").value_or(0);
-    const auto core = read_number(folder + "/topology/core_id");
-    cores.push_back({speed, {package, core.value_or(static_cast<std::uint64_t>(cpu))}});
+    const std::uint64_t speed = number_in(folder + "/cpufreq/cpuinfo_max_freq", 0);
+    const std::uint64_t package = number_in(folder + "/topology/physical_package_id", 0);
+    const std::uint64_t core =
+        number_in(folder + "/topology/core_id", static_cast<std::uint64_t>(cpu));
+    cores.push_back({speed, {package, core}});
     fastest = std::max(fastest, speed);
   }
   std::set<std::pair<std::uint64_t, std::uint64_t>> distinct;
@@ -131,10 +60,9 @@ unsigned count_cores(const std::string& root) {
 Machine read_machine(const std::string& root) {
   Machine machine;
   machine.cores = count_cores(root);
-  const auto meminfo = read_text(root + "/proc/meminfo");
-  const auto available = meminfo ? find_number(*meminfo, "MemAvailable:") : std::nullopt;
-  if (available) {
-    machine.system_available = *available * KiB;
+  const MemoryLeft left = MemoryFiles(root).read();
+  if (left.system != MemoryLeft::unlimited) {
+    machine.system_available = left.system;
   } else if (root.empty()) {
     // No /proc, or no descriptor left to read it: what is free now, a lower bound.
     const long pages = sysconf(_SC_AVPHYS_PAGES);
@@ -145,12 +73,11 @@ Machine read_machine(const std::string& root) {
   }
   machine.memory_available = machine.system_available;
   machine.memory_source = "MemAvailable";
-  const CgroupLimit cgroup = read_cgroups(root);
-  if (!cgroup.source.empty()) {
-    machine.cgroup_available = cgroup.available;
-    if (cgroup.available < machine.memory_available) {
-      machine.memory_available = cgroup.available;
-      machine.memory_source = cgroup.source;
+  if (left.cgroup != MemoryLeft::unlimited) {
+    machine.cgroup_available = left.cgroup;
+    if (left.cgroup < machine.memory_available) {
+      machine.memory_available = left.cgroup;
+      machine.memory_source = fmt::format("cgroup limit of {}", format_bytes(left.cgroup_limit));
     }
   }
   return machine;
@@ -158,17 +85,13 @@ Machine read_machine(const std::string& root) {
 
 std::uint64_t peak_rss_bytes() noexcept {
   // Not getrusage: its maximum survives exec and may be that of the program that started us.
-  const auto text = read_text("/proc/self/status");
-  const auto peak = text ? find_number(*text, "VmHWM:") : std::nullopt;
-  if (peak) return *peak * KiB;
+  const std::uint64_t peak = own_number("/proc/self/status", "VmHWM:");
+  if (peak > 0) return peak * KiB;
   rusage usage{};
   return getrusage(RUSAGE_SELF, &usage) == 0 ? static_cast<std::uint64_t>(usage.ru_maxrss) * KiB
                                              : 0;
 }
 
-std::uint64_t kernel_read_bytes() noexcept {
-  const auto text = read_text("/proc/self/io");
-  return text ? find_number(*text, "read_bytes:").value_or(0) : 0;
-}
+std::uint64_t kernel_read_bytes() noexcept { return own_number("/proc/self/io", "read_bytes:"); }
 
 }  // namespace millrace

@@ -52,10 +52,15 @@ std::uint64_t automatic_room(const Plan& plan) {
   return target - std::min(target, fixed);
 }
 
+Result<SlotPlan> slots_for(const PlanInput& input, std::uint64_t budget) {
+  return plan_slots(input.layout, budget, input.spec.hparams.experts_used,
+                    input.config.guard.segment_bytes);
+}
+
 // The smallest cache that works, whatever the budget.
 std::uint64_t smallest_cache(const PlanInput& input) {
   if (input.spec.hparams.experts == 0) return 0;
-  const auto largest = plan_slots(input.layout, unlimited, input.spec.hparams.experts_used);
+  const auto largest = slots_for(input, unlimited);
   return largest ? largest->smallest_bytes : 0;
 }
 
@@ -87,7 +92,7 @@ Status plan_cache_part(const PlanInput& input, const Preset& preset, Plan& plan)
   }
   const SizeSpec& wanted = input.config.cache;
   budget = wants_all(wanted) ? unlimited : wanted.resolve(input.spec.experts.pool_bytes(), budget);
-  auto slots = plan_slots(input.layout, budget, input.spec.hparams.experts_used);
+  auto slots = slots_for(input, budget);
   if (!slots)
     return Error{slots.error().code, input.spec.files.front() + ": " + slots.error().what};
   plan.slots = *std::move(slots);
@@ -102,7 +107,7 @@ std::optional<std::uint64_t> fitting_cache(const PlanInput& input, const Plan& p
   const std::uint64_t others = plan.total_bytes() - plan.slots.mapped_bytes;
   const std::uint64_t least = plan.slots.smallest_bytes;
   for (std::uint64_t cache = plan.slots.bytes;;) {
-    const auto slots = plan_slots(input.layout, cache, input.spec.hparams.experts_used);
+    const auto slots = slots_for(input, cache);
     if (!slots) return std::nullopt;
     if (others + slots->mapped_bytes <= allowed) return cache;
     if (cache == least) return std::nullopt;
@@ -118,8 +123,7 @@ std::string advice(const PlanInput& input, const Plan& plan, std::uint64_t allow
   std::string smallest_flags;
   std::uint64_t others = plan.total_bytes() - plan.trunk.total_bytes();
   if (plan.slots.slots > 0) {
-    const auto slots =
-        plan_slots(input.layout, plan.slots.smallest_bytes, input.spec.hparams.experts_used);
+    const auto slots = slots_for(input, plan.slots.smallest_bytes);
     if (slots) others = others - plan.slots.mapped_bytes + slots->mapped_bytes;
     smallest_flags = fmt::format("--cache {} and ", plan.slots.smallest_bytes);
   }

@@ -109,6 +109,36 @@ Json cache_json(const Engine& engine, const Figures& figures) {
   return json;
 }
 
+// Switched off, everything but the mode is null.
+Json guard_json(const Engine& engine) {
+  Json json = Json::object();
+  if (engine.guard() == nullptr) {
+    json.set("mode", "off");
+    for (const char* key : {"bytes_now", "bytes_most", "bytes_least", "shrinks", "grows", "reasons",
+                            "refused", "stuck", "waiting_unknown"})
+      json.set(key, Json());
+    return json;
+  }
+  const GuardFigures figures = engine.guard()->figures();
+  const auto by = [&](PressureCause cause) {
+    return figures.by_cause[static_cast<std::size_t>(cause)];
+  };
+  Json reasons = Json::object();
+  reasons.set("memory_left", by(PressureCause::left))
+      .set("waiting", by(PressureCause::waiting))
+      .set("faults", by(PressureCause::faults));
+  json.set("mode", "auto")
+      .set("bytes_now", figures.bytes_now)
+      .set("bytes_most", figures.bytes_most)
+      .set("bytes_least", figures.bytes_least)
+      .set("shrinks", figures.shrinks)
+      .set("grows", figures.grows)
+      .set("reasons", std::move(reasons));
+  return json.set("refused", figures.refused)
+      .set("stuck", figures.stuck)
+      .set("waiting_unknown", text_or_null(figures.waiting_unknown));
+}
+
 // Without guesses everything but the name is null.
 Json prefetch_json(const Engine& engine, const Figures& figures) {
   Json json = Json::object();
@@ -161,6 +191,7 @@ Json report_json(const Engine& engine, const GenerateResult& result) {
   decode.set("overlapped_seconds", seconds(times.overlapped_ns));
   json.set("decode", std::move(decode));
   json.set("cache", cache_json(engine, figures));
+  json.set("guard", guard_json(engine));
   json.set("prefetch", prefetch_json(engine, figures));
   json.set("io", io_json(engine, figures));
   Json memory = Json::object();
@@ -198,6 +229,24 @@ std::string cache_row(const Engine& engine, const Figures& figures) {
                      decode_requests == 0 ? std::string("none")
                                           : fmt::format("{:.1f} %", 100 * share(figures.decode.hits,
                                                                                 decode_requests)));
+}
+
+std::string guard_row(const GuardFigures& figures) {
+  std::string text = fmt::format("memory was short: pool {} now, {} at most, {} at least",
+                                 format_bytes(figures.bytes_now), format_bytes(figures.bytes_most),
+                                 format_bytes(figures.bytes_least));
+  text += fmt::format("; shrunk {} times", figures.shrinks);
+  const char* join = " (";
+  for (const PressureCause cause :
+       {PressureCause::left, PressureCause::waiting, PressureCause::faults}) {
+    const std::uint32_t times = figures.by_cause[static_cast<std::size_t>(cause)];
+    if (times == 0) continue;
+    text += fmt::format("{}{}: {}", join, pressure_cause_text(cause), times);
+    join = ", ";
+  }
+  text += fmt::format("), grown {} times", figures.grows);
+  if (figures.refused > 0) text += fmt::format(", refused {} times", figures.refused);
+  return text;
 }
 
 std::string prefetch_row(const Engine& engine, const Figures& figures) {
@@ -291,6 +340,8 @@ std::string report_table(const Engine& engine, const GenerateResult& result) {
                                   100 * seconds(times.stalled_ns) / whole,
                                   100 * seconds(times.other_ns) / whole));
   if (spec.hparams.experts > 0) text += row("cache", cache_row(engine, figures));
+  if (engine.guard() != nullptr && engine.guard()->figures().shrinks > 0)
+    text += row("guard", guard_row(engine.guard()->figures()));
   if (engine.prefetcher() != nullptr) text += row("prefetch", prefetch_row(engine, figures));
   text += row("reading", reading_row(engine, figures));
   if (figures.floor.rate > 0) text += row("floor", floor_row(figures.floor));

@@ -160,6 +160,9 @@ void EngineFlags::add_to(CLI::App& app, bool with_model) {
                  fmt::format("eviction policy of the expert cache: {}",
                              fmt::join(eviction_policy_names(), ", ")))
       ->capture_default_str();
+  app.add_option("--guard", guard,
+                 "auto: the cache shrinks while memory is short, and grows again; off: never")
+      ->capture_default_str();
   app.add_flag("-q,--quiet", quiet, "errors only; no report, no progress");
   app.add_flag("-v,--verbose", verbose, "say more on stderr");
 }
@@ -203,6 +206,7 @@ Result<EngineConfig> EngineFlags::config() const {
                                                   {{"auto", DirectMode::automatic},
                                                    {"on", DirectMode::on},
                                                    {"off", DirectMode::off}}));
+  MILLRACE_ASSIGN(made.guard.on, choice<bool>("--guard", guard, {{"auto", true}, {"off", false}}));
   made.queue_depth = depth;
   MILLRACE_ASSIGN(made.piece_bytes, piece_flag(piece));
   made.profile_folder = cache_folder();

@@ -57,6 +57,14 @@ SlotIndex LruPolicy::victim(std::uint32_t group, LayerIndex layer) noexcept {
   return own == no_slot || node(oldest).asked < node(own).asked ? oldest : own;
 }
 
+void LruPolicy::resized(std::uint32_t group, std::uint32_t /*slots*/,
+                        std::span<const std::uint32_t> floors) noexcept {
+  for (LayerIndex layer = 0; layer < layers_; ++layer) {
+    list(group, layer).floor = floors[layer];
+    refresh(group, layer);
+  }
+}
+
 // Into its place by recency. Only slots of the same layer that were asked for later and released
 // earlier are passed: experts of the same few requests.
 void LruPolicy::link(SlotIndex slot) noexcept {

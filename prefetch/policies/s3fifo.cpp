@@ -90,6 +90,11 @@ SlotIndex S3FifoPolicy::victim(std::uint32_t in, LayerIndex /*layer*/) noexcept 
   return first_idle(group);
 }
 
+void S3FifoPolicy::resized(std::uint32_t group, std::uint32_t slots,
+                           std::span<const std::uint32_t> /*floors*/) noexcept {
+  groups_[group].slots = slots;
+}
+
 // With most slots busy, whichever is not.
 SlotIndex S3FifoPolicy::first_idle(const Group& group) noexcept {
   for (const Queue* queue : {&group.main, &group.small})

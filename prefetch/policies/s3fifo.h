@@ -24,6 +24,8 @@ class S3FifoPolicy final : public EvictionPolicy {
   void idle(SlotIndex slot) noexcept override;
   void removed(SlotIndex slot) noexcept override;
   SlotIndex victim(std::uint32_t group, LayerIndex layer) noexcept override;
+  void resized(std::uint32_t group, std::uint32_t slots,
+               std::span<const std::uint32_t> floors) noexcept override;
 
  private:
   struct Slot {

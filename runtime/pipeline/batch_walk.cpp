@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/rope_table.h"
+#include "runtime/guard/pool_guard.h"
 #include "runtime/pipeline/bad_numbers.h"
 #include "runtime/pipeline/workspace_sizes.h"
 
@@ -239,6 +240,7 @@ void BatchWalk::down(unsigned job, unsigned /*worker*/) noexcept {
     else if (!failed()) shared_down();
   }
   if (job == shared_job_) parts_.trunk.release(layer_);
+  if (parts_.guard != nullptr) parts_.guard->tick();
 }
 
 void BatchWalk::drop(unsigned job) noexcept { moe_.drop(job); }
@@ -285,6 +287,7 @@ bool BatchWalk::end_layer(LayerIndex layer) noexcept {
                               for (std::size_t t = begin; t < end; ++t) add_token(t);
                             });
   }
+  if (parts_.guard != nullptr) parts_.guard->tick();
   if (layer_hook_ != nullptr) (*layer_hook_)(layer);
   return layer + 1 < h_.layers;
 }

@@ -27,6 +27,8 @@
 
 namespace millrace {
 
+class PoolGuard;
+
 enum class LogitsWanted : std::uint8_t { none, last, all };
 
 class BatchWalk final : public LayerWork {
@@ -41,6 +43,7 @@ class BatchWalk final : public LayerWork {
     ActivityClock& activity;
     const std::atomic<bool>& cancel;   // checked between layers
     Prefetcher* prefetcher = nullptr;  // null: nothing is guessed
+    PoolGuard* guard = nullptr;        // looked after between jobs and layers; null: nobody
   };
   // `tokens_max`: the largest batch.
   BatchWalk(const Parts& parts, std::size_t tokens_max);

@@ -14,9 +14,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 
+#include "tests/cli/limited_group.h"
 #include "tests/cli/program.h"
 
 using namespace millrace;
@@ -73,42 +73,6 @@ struct MemoryFolder {
     std::error_code ignored;
     if (!path.empty()) std::filesystem::remove_all(path, ignored);
   }
-};
-
-// A group of processes with a memory limit below our own; empty path: not possible here.
-class LimitedGroup {
- public:
-  explicit LimitedGroup(std::uint64_t bytes) {
-    std::ifstream groups("/proc/self/cgroup");
-    for (std::string line; std::getline(groups, line);) {
-      const std::size_t first = line.find(':');
-      const std::size_t second = line.find(':', first + 1);
-      if (second == std::string::npos) continue;
-      const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-      const std::string own = line.substr(second + 1);
-      if (contains(controllers, ",memory,"))
-        create("/sys/fs/cgroup/memory", own, "memory.limit_in_bytes", bytes);
-      else if (controllers == ",,") create("/sys/fs/cgroup", own, "memory.max", bytes);
-    }
-  }
-  ~LimitedGroup() {
-    if (!path_.empty()) rmdir(path_.c_str());
-  }
-  const std::string& path() const noexcept { return path_; }
-
- private:
-  void create(const std::string& mount, const std::string& own, const char* limit,
-              std::uint64_t bytes) {
-    if (!path_.empty()) return;
-    const std::string parent = std::filesystem::exists(mount + own) ? mount + own : mount;
-    const std::string path = parent + "/millrace-test-" + std::to_string(getpid());
-    if (mkdir(path.c_str(), 0755) != 0) return;
-    std::ofstream file(path + "/" + limit);
-    file << bytes << std::flush;
-    if (file.good()) path_ = path;
-    else rmdir(path.c_str());
-  }
-  std::string path_;
 };
 
 // In the child: without the right to lock memory beyond this limit.
@@ -204,12 +168,8 @@ TEST_CASE("A memory limit that is too small is refused with 4, the numbers and t
     WARN("skipped: no cgroup with a memory limit can be made here");
     return;
   }
-  const std::string procs = group.path() + "/cgroup.procs";
-  const auto join = [&] {
-    const int fd = open(procs.c_str(), O_WRONLY);
-    return fd >= 0 && write(fd, "0", 1) == 1;
-  };
-  const Outcome outcome = run_program(Words{"run"} + tale, {.before_exec = join});
+  const Outcome outcome =
+      run_program(Words{"run"} + tale, {.before_exec = [&] { return group.join(); }});
   CAPTURE(outcome.err, outcome.signal);
   CHECK(outcome.code == 4);
   CHECK(outcome.out.empty());

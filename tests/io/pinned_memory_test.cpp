@@ -1,7 +1,11 @@
 #include "io/pinned_memory.h"
 
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <fstream>
 
 #include "runtime/base/limits.h"
 #include "runtime/base/units.h"
@@ -14,6 +18,14 @@ std::uint64_t mapped(const PinnedMemory& memory) {
   std::uint64_t bytes = 0;
   for (const auto segment : memory.segments()) bytes += segment.size();
   return bytes;
+}
+
+// Pages of this process that are in memory, as the kernel counts them.
+std::uint64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t pages = 0, resident = 0;
+  file >> pages >> resident;
+  return resident * 4096;
 }
 
 bool inside(const PinnedBlock& block, std::span<std::byte> segment) {
@@ -96,6 +108,64 @@ TEST_CASE("Statistics are consistent: locked or a reason, huge pages no more tha
   REQUIRE(stats.bytes == 16 * MiB);
   REQUIRE(stats.huge_bytes <= stats.bytes);
   REQUIRE((stats.locked_bytes == stats.bytes) == stats.unlocked_reason.empty());
+}
+
+TEST_CASE("A segment that is given back costs nothing, and taken again it is zero and as before") {
+  PinnedMemory memory;
+  const auto blocks = memory.allocate(8, 4 * MiB, 8 * MiB);
+  REQUIRE(blocks);
+  REQUIRE(memory.segments().size() == 4);
+  REQUIRE((*blocks)[3].buffer == 1);
+  for (const PinnedBlock& block : *blocks) std::memset(block.data, 7, block.bytes);
+  const PinnedMemoryStats before = memory.stats();
+  const std::uint64_t resident = resident_bytes();
+  REQUIRE(memory.give_back(1));
+  // What other threads or the allocator do is far less than a segment.
+  CHECK(resident_bytes() + 6 * MiB < resident);
+  CHECK(memory.stats().bytes == 24 * MiB);
+  CHECK(memory.stats().locked_bytes <= 24 * MiB);
+  CHECK((*blocks)[0].data[0] == std::byte{7});
+  CHECK((*blocks)[7].data[0] == std::byte{7});
+  REQUIRE(memory.take_again(1));
+  const PinnedMemoryStats after = memory.stats();
+  CHECK(after.bytes == before.bytes);
+  CHECK(after.locked_bytes == before.locked_bytes);
+  CHECK(after.unlocked_reason == before.unlocked_reason);
+  for (const std::size_t i : {2, 3}) {
+    const PinnedBlock& block = (*blocks)[i];
+    CHECK(std::all_of(block.data, block.data + block.bytes,
+                      [](std::byte value) { return value == std::byte{0}; }));
+  }
+}
+
+TEST_CASE("A segment that the system does not give again stays given back, and can be asked for") {
+  PinnedMemory memory;
+  REQUIRE(memory.allocate(4, 8 * MiB, 8 * MiB));
+  REQUIRE(memory.give_back(3));
+  rlimit before = {};
+  REQUIRE(getrlimit(RLIMIT_DATA, &before) == 0);
+  const rlimit little = {1 * MiB, before.rlim_max};  // of memory that can be written to
+  REQUIRE(setrlimit(RLIMIT_DATA, &little) == 0);
+  const Status refused = memory.take_again(3);
+  REQUIRE(setrlimit(RLIMIT_DATA, &before) == 0);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == ErrorCode::memory);
+  CHECK(refused.error().what.find("8.00 MiB") != std::string::npos);
+  CHECK(memory.stats().bytes == 24 * MiB);
+  REQUIRE(memory.take_again(3));
+  CHECK(memory.stats().bytes == 32 * MiB);
+  memory.segments()[3][0] = std::byte{1};
+}
+
+TEST_CASE("Segments may be made smaller than the limit, but never smaller than a block") {
+  PinnedMemory memory;
+  const auto blocks = memory.allocate(7, 3 * MiB, 8 * MiB);
+  REQUIRE(blocks);
+  REQUIRE(memory.segments().size() == 4);
+  CHECK(mapped(memory) == PinnedMemory::mapped_bytes(7, 3 * MiB, 8 * MiB));
+  CHECK((*blocks)[2].buffer == 1);
+  REQUIRE(memory.allocate(2, 3 * MiB, 1 * MiB));
+  CHECK(memory.segments().size() == 6);
 }
 
 TEST_CASE("Moved memory stays where it is") {

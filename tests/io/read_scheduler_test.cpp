@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <thread>
 
 #include "runtime/base/limits.h"
 #include "tests/io/reading_world.h"
@@ -304,6 +305,45 @@ TEST_CASE("A range's end may submit the next range") {
   chain.finish.wait_for(1);
   REQUIRE(chain.failures == 0);
   REQUIRE(world.holds(target.data(), 0, 256 * KiB));
+}
+
+TEST_CASE("Segments are given back and taken again while other threads read into the others") {
+  const Kind kind = GENERATE(Kind::uring, Kind::threads);
+  CAPTURE(kind_name(kind));
+  constexpr std::uint64_t bytes = 256 * KiB;
+  ReadingWorld world(bytes, DirectMode::automatic);
+  PinnedMemory memory;
+  REQUIRE(memory.allocate(3, bytes, bytes));
+  ReadSchedulerOptions options = with_depth(4, 32 * KiB);
+  options.reader.buffers = memory.segments();
+  const auto scheduler = world.schedule(kind, options);
+  if (scheduler == nullptr) return;
+  const bool registered = scheduler->registered_buffers() == 3;
+  if (!registered && kind == Kind::uring) WARN("buffers could not be registered here");
+  const auto reads = [&](std::int32_t buffer, int times, int& right) {
+    for (int i = 0; i < times; ++i) {
+      Finish finish;
+      TestRange one;
+      std::byte* const target = memory.segments()[static_cast<std::size_t>(buffer)].data();
+      RangeRead* const range = one.at(0, bytes, bytes, target, finish);
+      range->buffer = registered ? buffer : -1;
+      testing::submit(*scheduler, range);
+      finish.wait_for(1);
+      right += one.status == 0 && world.holds(target, 0, bytes) ? 1 : 0;
+    }
+  };
+  int beside = 0, again = 0;
+  std::thread other([&] { reads(0, 60, beside); });
+  for (int turn = 0; turn < 20; ++turn) {
+    CHECK_FALSE(scheduler->register_buffer(2, false));
+    REQUIRE(memory.give_back(2));
+    REQUIRE(memory.take_again(2));
+    CHECK(scheduler->register_buffer(2, true) == registered);
+    reads(2, 1, again);
+  }
+  other.join();
+  CHECK(beside == 60);
+  CHECK(again == 20);
 }
 
 TEST_CASE("Nothing is allocated after start") {

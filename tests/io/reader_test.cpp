@@ -214,6 +214,56 @@ TEST_CASE("Registered and plain buffers bring the same bytes, also mixed") {
   }
 }
 
+TEST_CASE("A buffer goes out of the registered ones and back while others are read into") {
+  ReadingWorld world(file_bytes, any_mode());
+  PinnedMemory memory;
+  REQUIRE(memory.allocate(3, 512 * KiB, 512 * KiB));
+  REQUIRE(memory.segments().size() == 3);
+  const auto reader = world.make(Kind::uring, 4, memory.segments());
+  if (reader == nullptr) return;
+  const std::uint32_t all = reader->registered_buffers();
+  if (all != 3) WARN("buffers could not be registered here");
+  const auto read_into = [&](std::uint32_t buffer) {
+    std::byte* const target = memory.segments()[buffer].data() + 64 * KiB;
+    std::memset(target, 0xEE, 320 * KiB);
+    TestRead read;
+    read.read.buffer = static_cast<std::int32_t>(buffer);
+    REQUIRE(reader->submit(read.at(0, world.padded_bytes(), file_bytes, target)));
+    finish_all(*reader);
+    REQUIRE(read.status == 0);
+    REQUIRE(world.holds(target, 0, file_bytes));
+  };
+  for (int turn = 0; turn < 3; ++turn) {
+    TestRead beside;
+    beside.read.buffer = 0;
+    REQUIRE(reader->submit(
+        beside.at(0, world.padded_bytes(), file_bytes, memory.segments()[0].data())));
+    reader->poll(false);
+    REQUIRE_FALSE(reader->register_buffer(1, false));
+    CHECK(reader->registered_buffers() == (all == 3 ? 2 : all));
+    finish_all(*reader);
+    REQUIRE(beside.status == 0);
+    REQUIRE(memory.give_back(1));
+    read_into(0);
+    read_into(2);
+    REQUIRE(memory.take_again(1));
+    read_into(1);  // plain
+    CHECK(reader->register_buffer(1, true) == (all == 3));
+    CHECK(reader->registered_buffers() == all);
+    read_into(1);
+  }
+}
+
+TEST_CASE("A reader that registers nothing says so when it is asked to") {
+  const Kind kind = GENERATE(Kind::threads, Kind::fake);
+  ReadingWorld world(file_bytes, any_mode());
+  PinnedMemory memory;
+  REQUIRE(memory.allocate(1, 64 * KiB));
+  const auto reader = world.make(kind, 1, memory.segments());
+  CHECK_FALSE(reader->register_buffer(0, true));
+  CHECK_FALSE(reader->register_buffer(0, false));
+}
+
 TEST_CASE("Many files are told apart") {
   const Kind kind = GENERATE(Kind::uring, Kind::threads);
   CAPTURE(kind_name(kind));

@@ -62,8 +62,9 @@ inline std::uint64_t end_of_last_slice(const ExpertExtents& extents) {
 }
 
 // A plan with exactly so many slots of the largest class.
-inline SlotPlan plan_of(const SlotLayout& layout, std::uint64_t slots, std::uint32_t top_k) {
-  auto plan = plan_slots(layout, slots * layout.classes().back().slot_bytes, top_k);
+inline SlotPlan plan_of(const SlotLayout& layout, std::uint64_t slots, std::uint32_t top_k,
+                        std::uint64_t segment_bytes = 0) {
+  auto plan = plan_slots(layout, slots * layout.classes().back().slot_bytes, top_k, segment_bytes);
   REQUIRE(plan);
   return std::move(plan).value();
 }
@@ -94,11 +95,11 @@ struct Asker {
 struct LoaderWorld {
   LoaderWorld(ExpertExtents made, std::uint64_t slots, std::uint32_t top_k,
               std::uint32_t block = 512, FakeSchedulerOptions options = {},
-              std::vector<SliceDigests> expected = {})
+              std::vector<SliceDigests> expected = {}, std::uint64_t segment_bytes = 0)
       : digests(std::move(expected)),
         extents(std::move(made)),
         layout(extents, std::vector<std::uint32_t>{block}),
-        plan(plan_of(layout, slots, top_k)),
+        plan(plan_of(layout, slots, top_k, segment_bytes)),
         file(open_file()),
         scheduler(std::move(options)) {
     auto allocated = allocate_slots(memory, plan);

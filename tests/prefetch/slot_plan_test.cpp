@@ -18,6 +18,15 @@ const SliceBytes large{8192, 8192, 16384};
 
 }  // namespace
 
+TEST_CASE("slot plan: segments are a sixteenth of the slots, from 64 to 256 MiB") {
+  CHECK(pool_segment_bytes(1) == 64 * MiB);
+  CHECK(pool_segment_bytes(GiB) == 64 * MiB);
+  CHECK(pool_segment_bytes(2 * GiB) == 128 * MiB);
+  CHECK(pool_segment_bytes(2 * GiB + 1) == 128 * MiB);
+  CHECK(pool_segment_bytes(3 * GiB + 20 * MiB) % (2 * MiB) == 0);
+  CHECK(pool_segment_bytes(100 * GiB) == 256 * MiB);
+}
+
 TEST_CASE("slot layout: every window is whole blocks, and data starts at its residue inside") {
   const ExpertExtents extents = equal_extents(3, 7);
   for (const std::uint32_t block : {1u, 512u, 4096u, 16384u}) {

@@ -75,6 +75,15 @@ Counts decode(Engine& engine, Session& session, TokenId& next, unsigned tokens) 
   return {allocations().calls, malloc_calls.load()};
 }
 
+// Always later than before: the guard looks whenever it is asked.
+class HastyClock final : public Clock {
+ public:
+  std::uint64_t now_ns() noexcept override { return now_ += 1'000'000'000; }
+
+ private:
+  std::atomic<std::uint64_t> now_ = 0;
+};
+
 void check_steady(EngineConfig config) {
   config.threads = 2;
   const auto made = open_engine(config);
@@ -100,6 +109,12 @@ TEST_CASE("steady decode with a quarter of the experts cached allocates nothing"
   SECTION("with reading threads and the page cache") {
     config.io = ReaderKind::threads;
     config.direct = DirectMode::off;
+    check_steady(config);
+  }
+  SECTION("with the guard looking after memory between all jobs") {
+    HastyClock clock;
+    config.guard.segment_bytes = 1 * MiB;
+    config.guard.clock = &clock;
     check_steady(config);
   }
   SECTION("with a streamed trunk") {

@@ -57,6 +57,9 @@ class FakeScheduler final : public ReadScheduler {
   void submit(std::span<RangeRead* const> ranges) noexcept override;
   void reprioritize(RangeRead& range, ReadPriority priority) noexcept override;
   bool cancel(RangeRead& range) noexcept override;
+  bool register_buffer(std::uint32_t /*buffer*/, bool /*wanted*/) noexcept override {
+    return false;
+  }
   ReadStats stats() const noexcept override;
   const char* reader_name() const noexcept override { return "fake"; }
   std::uint32_t depth() const noexcept override { return 1; }

@@ -30,12 +30,12 @@ struct FloorFigures {
 
   FloorFigures(const Engine& engine, const GenerateResult& result) {
     if (engine.run_floor() != nullptr) measured = engine.run_floor()->figure();
-    const auto& profile = engine.profile();
+    const double profiled = profiled_rate(engine.drives(), engine.direct());
     if (measured.samples > 0) {
       rate = measured.bytes_per_second();
       source = "run";
-    } else if (profile && profile->direct == engine.direct()) {
-      rate = profile_rate(*profile, engine.reader().piece_bytes(), engine.reader().depth());
+    } else if (profiled > 0) {
+      rate = profiled;
       source = "profile";
     }
     const EngineCounters& decode = result.decode.counters;
@@ -106,6 +106,30 @@ Json model_json(const ModelSpec& spec) {
   return json;
 }
 
+double bytes_per_second(const DriveReads& drive) {
+  return drive.busy_ns == 0 ? 0.0 : static_cast<double>(drive.bytes) / seconds(drive.busy_ns);
+}
+
+// What each drive delivered, and why one is left alone.
+Json drives_json(const Engine& engine) {
+  const std::vector<DriveReads> drives = engine.reader().drives();
+  std::uint64_t bytes = 0;
+  for (const DriveReads& drive : drives) bytes += drive.bytes;
+  Json list = Json::array();
+  for (std::size_t i = 0; i < drives.size(); ++i) {
+    const DriveReads& reads = drives[i];
+    const RunDrive& drive = engine.drives()[i];
+    Json item = Json::object();
+    item.set("path", printable(drive.path, 4096)).set("drive", drive.drive.name);
+    item.set("bytes", reads.bytes).set("share", share(reads.bytes, bytes));
+    item.set("bytes_per_second", bytes_per_second(reads));
+    item.set("depth", reads.depth).set("piece_bytes", reads.piece_bytes);
+    item.set("retries", reads.retries).set("dropped", text_or_null(reads.dropped));
+    list.push(std::move(item.set("note", text_or_null(drive.note))));
+  }
+  return list;
+}
+
 Json io_json(const Engine& engine, const Figures& figures) {
   Json json = Json::object();
   json.set("reader", engine.reader().reader_name());
@@ -126,6 +150,8 @@ Json io_json(const Engine& engine, const Figures& figures) {
   json.set("floor_share", floor.share >= 0 ? Json(floor.share) : Json());
   json.set("floor_source", floor.source != nullptr ? Json(floor.source) : Json());
   json.set("floor_samples", floor.measured.samples);
+  json.set("stripe", engine.config().stripe);
+  json.set("drives", drives_json(engine));
   return json;
 }
 
@@ -256,6 +282,26 @@ std::string reading_row(const Engine& engine, const Figures& figures) {
   return text;
 }
 
+// One for each of several drives.
+std::string drive_rows(const Engine& engine) {
+  const std::vector<DriveReads> drives = engine.reader().drives();
+  std::uint64_t bytes = 0;
+  for (const DriveReads& drive : drives) bytes += drive.bytes;
+  std::string text;
+  for (std::size_t i = 0; drives.size() > 1 && i < drives.size(); ++i) {
+    const DriveReads& drive = drives[i];
+    text +=
+        row("drive", fmt::format("{}: {}, {:.1f} %, {}/s while reading, {} pieces, depth {}",
+                                 printable(drive.name, 4096), format_bytes(drive.bytes),
+                                 100 * share(drive.bytes, bytes),
+                                 format_bytes(static_cast<std::uint64_t>(bytes_per_second(drive))),
+                                 format_bytes(drive.piece_bytes), drive.depth));
+    if (!drive.dropped.empty()) text += row("note", "drive dropped: " + drive.dropped);
+    if (!engine.drives()[i].note.empty()) text += row("note", engine.drives()[i].note);
+  }
+  return text;
+}
+
 std::string floor_row(const FloorFigures& floor) {
   const std::string rate = format_bytes(static_cast<std::uint64_t>(floor.rate)) + "/s";
   std::string text =
@@ -326,6 +372,7 @@ std::string report_table(const Engine& engine, const GenerateResult& result) {
   if (spec.hparams.experts > 0) text += row("cache", cache_row(engine, figures));
   if (engine.prefetcher() != nullptr) text += row("prefetch", prefetch_row(engine, figures));
   text += row("reading", reading_row(engine, figures));
+  text += drive_rows(engine);
   if (figures.floor.rate > 0) text += row("floor", floor_row(figures.floor));
   text += row("memory", memory_row(engine));
   text += note_rows(engine);

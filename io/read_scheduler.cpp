@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "io/named_thread.h"
+#include "io/read_drives.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/limits.h"
 
@@ -19,10 +20,14 @@ namespace millrace {
 
 namespace {
 
+// Ranges that wait for a drive which is full, of those that one round looks at.
+constexpr std::uint32_t waiting_ranges_max = 64;
+
 // First in, first out, through RangeRead::next.
 class RangeQueue {
  public:
   bool empty() const noexcept { return head_ == nullptr; }
+  RangeRead* first() const noexcept { return head_; }
   RangeRead& front() const noexcept { return *head_; }
 
   void push(RangeRead& range) noexcept {
@@ -52,7 +57,10 @@ class RangeQueue {
 class Scheduler final : public ReadScheduler {
  public:
   Scheduler(const ReadSchedulerOptions& options, ReaderFactory factory, void* context)
-      : options_(options), factory_(factory), context_(context) {}
+      : options_(options),
+        clock_(options.clock == nullptr ? system_clock() : *options.clock),
+        factory_(factory),
+        context_(context) {}
 
   ~Scheduler() override {
     {
@@ -77,6 +85,7 @@ class Scheduler final : public ReadScheduler {
   bool cancel(RangeRead& range) noexcept override;
   bool register_buffer(std::uint32_t buffer, bool wanted) noexcept override;
   ReadStats stats() const noexcept override;
+  std::vector<DriveReads> drives() const override;
   const char* reader_name() const noexcept override { return reader_name_; }
   std::uint32_t depth() const noexcept override { return depth_; }
   std::uint64_t piece_bytes() const noexcept override { return options_.piece_bytes; }
@@ -91,6 +100,7 @@ class Scheduler final : public ReadScheduler {
     Scheduler* scheduler = nullptr;
     RangeRead* range = nullptr;
     Piece* next = nullptr;
+    ReadDrives::Cut cut;                          // with several drives
     ReadPriority priority = ReadPriority::trunk;  // as it was when cut
     unsigned retries = 0;
     int failure = 0;  // of the last try
@@ -114,13 +124,17 @@ class Scheduler final : public ReadScheduler {
   bool fill() noexcept;
   void change_registration(std::unique_lock<std::mutex>& lock) noexcept;
   Piece* cut_pieces() noexcept;
-  Piece& cut_piece(RangeRead& range) noexcept;
+  Piece* cut_for_drives() noexcept;
+  Piece& cut_piece(RangeRead& range, std::uint64_t bytes_max) noexcept;
   bool may_cut(ReadPriority priority) const noexcept;
   void send(Piece& piece) noexcept;
   void piece_done(Piece& piece, int status) noexcept;
+  bool other_drive(Piece& piece, int status) noexcept;
+  void try_again(Piece& piece, int status) noexcept;
   void settle(Piece& piece, int status) noexcept;
   void give_up_rest(RangeRead& range, int status) noexcept;
   void fail_queued() noexcept;
+  std::uint64_t block_of(std::uint32_t file) const noexcept;
   void check(const RangeRead& range) const noexcept;
   RangeQueue& queue_of(ReadPriority priority) noexcept {
     return queues_[static_cast<std::size_t>(priority)];
@@ -130,6 +144,7 @@ class Scheduler final : public ReadScheduler {
   }
 
   ReadSchedulerOptions options_;
+  Clock& clock_;
   ReaderFactory factory_;
   void* context_;
   NamedThread owner_;
@@ -139,6 +154,7 @@ class Scheduler final : public ReadScheduler {
   const char* reader_name_ = "";
   std::uint32_t depth_ = 0;
   std::uint32_t registered_buffers_ = 0;
+  std::unique_ptr<ReadDrives> drives_;  // null: there is one
 
   // The owner's.
   pthread_t owner_id_ = {};
@@ -166,10 +182,22 @@ class Scheduler final : public ReadScheduler {
   std::array<std::atomic<std::uint64_t>, read_priority_count> bytes_ = {};
 };
 
+// The largest of all copies of a file.
+std::uint64_t Scheduler::block_of(std::uint32_t file) const noexcept {
+  const auto files = options_.reader.files;
+  if (drives_ == nullptr) return file < files.size() ? files[file]->block_bytes() : 1;
+  std::uint64_t block = 1;
+  for (const ReadDrive& drive : options_.drives) {
+    MILLRACE_CHECK(file < drive.files.size());
+    if (drive.files[file] == ReadDrive::no_file) continue;
+    block = std::max<std::uint64_t>(block, files[drive.files[file]]->block_bytes());
+  }
+  return block;
+}
+
 void Scheduler::check(const RangeRead& range) const noexcept {
   MILLRACE_CHECK(range.bytes > 0 && range.needed_bytes <= range.bytes && range.done != nullptr);
-  const auto files = options_.reader.files;
-  const std::uint64_t block = range.file < files.size() ? files[range.file]->block_bytes() : 1;
+  const std::uint64_t block = block_of(range.file);
   const auto address = reinterpret_cast<std::uintptr_t>(range.target);
   MILLRACE_CHECK((range.offset_bytes | range.bytes | address) % block == 0);
   if (range.buffer < 0) return;
@@ -190,6 +218,8 @@ void Scheduler::submit(std::span<RangeRead* const> ranges) noexcept {
       range->next_piece_bytes = 0;
       range->pieces_open = 0;
       range->status = 0;
+      range->source_file = range->file;
+      if (!range->elsewhere) range->drives = 0;
       queue_of(range->priority).push(*range);
     }
     wake = owner_wants_work_ && !ranges.empty() && pthread_equal(pthread_self(), owner_id_) == 0;
@@ -232,8 +262,22 @@ ReadStats Scheduler::stats() const noexcept {
   stats.owner_cpu_ns = owner_.cpu_ns();
   const std::lock_guard lock(mutex_);
   stats.busy_ns = busy_ns_;
-  if (busy_since_ns_ != 0) stats.busy_ns += system_clock().now_ns() - busy_since_ns_;
+  if (busy_since_ns_ != 0) stats.busy_ns += clock_.now_ns() - busy_since_ns_;
   return stats;
+}
+
+std::vector<DriveReads> Scheduler::drives() const {
+  if (drives_ != nullptr) return drives_->stats();
+  const ReadStats all = stats();
+  const auto files = options_.reader.files;
+  return {{.name = files.empty() ? std::string() : files.front()->path(),
+           .depth = depth_,
+           .piece_bytes = options_.piece_bytes,
+           .bytes = all.bytes,
+           .reads = all.reads,
+           .retries = all.retries,
+           .busy_ns = all.busy_ns,
+           .dropped = {}}};
 }
 
 // The owner thread from here on.
@@ -261,6 +305,7 @@ void Scheduler::make_pieces() {
   reader_ = made_.reader.get();
   reader_name_ = reader_->name();
   depth_ = reader_->depth();
+  if (!options_.drives.empty()) drives_ = std::make_unique<ReadDrives>(options_, depth_);
   registered_buffers_ = reader_->registered_buffers();
   pieces_.resize(depth_);
   for (Piece& piece : pieces_) {
@@ -301,11 +346,11 @@ bool Scheduler::fill() noexcept {
     std::unique_lock lock(mutex_);
     if (stopping_) return false;
     if (registration_ != nullptr) change_registration(lock);
-    cut = cut_pieces();
+    cut = drives_ == nullptr ? cut_pieces() : cut_for_drives();
     // Ends or starts the busy time: nothing is in flight before this call's pieces are.
     const bool busy = cut != nullptr || reader_->in_flight() > 0;
     if (busy != (busy_since_ns_ != 0)) {
-      const std::uint64_t now = system_clock().now_ns();
+      const std::uint64_t now = clock_.now_ns();
       if (!busy) busy_ns_ += now - busy_since_ns_;
       busy_since_ns_ = busy ? now : 0;
     }
@@ -340,10 +385,42 @@ Scheduler::Piece* Scheduler::cut_pieces() noexcept {
     while (!queue.empty() && free_pieces_ != nullptr &&
            may_cut(static_cast<ReadPriority>(priority))) {
       RangeRead& range = queue.front();
-      Piece& piece = cut_piece(range);
+      Piece& piece = cut_piece(range, options_.piece_bytes);
       if (range.next_piece_bytes == range.bytes) queue.remove(range);
       *link = &piece;
       link = &piece.next;
+    }
+  }
+  return first;
+}
+
+// The same for several drives. A range whose drive is full waits; those behind it are looked at for
+// the other drives meanwhile.
+Scheduler::Piece* Scheduler::cut_for_drives() noexcept {
+  drives_->begin(clock_.now_ns());
+  Piece* first = nullptr;
+  Piece** link = &first;
+  std::uint32_t waiting = 0;
+  for (std::size_t priority = 0; priority < queues_.size(); ++priority) {
+    RangeRead* range = queues_[priority].first();
+    while (range != nullptr && free_pieces_ != nullptr && drives_->room() &&
+           may_cut(static_cast<ReadPriority>(priority))) {
+      RangeRead* const behind = range->next;
+      const ReadDrives::Cut cut = drives_->next(*range);
+      if (cut.bytes == 0) {
+        if (++waiting == waiting_ranges_max) return first;
+        range = behind;
+        continue;
+      }
+      Piece& piece = cut_piece(*range, cut.bytes);
+      piece.cut = cut;
+      piece.read.file = cut.file;
+      drives_->sent(cut);
+      *link = &piece;
+      link = &piece.next;
+      if (range->next_piece_bytes < range->bytes) continue;
+      queues_[priority].remove(*range);
+      range = behind;
     }
   }
   return first;
@@ -356,7 +433,7 @@ bool Scheduler::may_cut(ReadPriority priority) const noexcept {
          speculative_in_flight_ < std::max(1U, options_.speculative_pieces);
 }
 
-Scheduler::Piece& Scheduler::cut_piece(RangeRead& range) noexcept {
+Scheduler::Piece& Scheduler::cut_piece(RangeRead& range, std::uint64_t bytes_max) noexcept {
   Piece& piece = *free_pieces_;
   free_pieces_ = piece.next;
   piece.next = nullptr;
@@ -366,7 +443,7 @@ Scheduler::Piece& Scheduler::cut_piece(RangeRead& range) noexcept {
   if (piece.priority == ReadPriority::speculative) ++speculative_in_flight_;
   piece.retries = 0;
   const std::uint64_t at = range.next_piece_bytes;
-  const std::uint64_t bytes = std::min(options_.piece_bytes, range.bytes - at);
+  const std::uint64_t bytes = std::min(bytes_max, range.bytes - at);
   const std::uint64_t needed = range.needed_bytes > at ? range.needed_bytes - at : 0;
   piece.read.file = range.file;
   piece.read.offset_bytes = range.offset_bytes + at;
@@ -386,15 +463,36 @@ void Scheduler::piece_done(Piece& piece, int status) noexcept {
   bytes_[static_cast<std::size_t>(piece.priority)].fetch_add(piece.read.bytes,
                                                              std::memory_order_relaxed);
   // An end of file stays one, and a range that failed elsewhere needs no more.
-  if (status > 0 && piece.range->status == 0 && piece.retries < limits::read_retries_max) {
+  const bool wanted = status != 0 && piece.range->status == 0;
+  const bool left_alone = drives_ != nullptr && !drives_->live(piece.cut.drive);
+  if (wanted && status > 0 && piece.retries < limits::read_retries_max && !left_alone) {
     ++piece.retries;
     retries_.fetch_add(1, std::memory_order_relaxed);
-    piece.failure = status;
-    piece.next = retry_pieces_;
-    retry_pieces_ = &piece;
+    if (drives_ != nullptr) drives_->again(piece.cut);
+    try_again(piece, status);
     return;
   }
+  if (drives_ != nullptr) drives_->ended(piece.cut, status == 0);
+  if (wanted && drives_ != nullptr && other_drive(piece, status)) return;
   settle(piece, status);
+}
+
+void Scheduler::try_again(Piece& piece, int status) noexcept {
+  piece.failure = status;
+  piece.next = retry_pieces_;
+  retry_pieces_ = &piece;
+}
+
+// A drive has failed for good: its piece is read again from another. False: there is none.
+bool Scheduler::other_drive(Piece& piece, int status) noexcept {
+  ReadDrives::Cut& cut = piece.cut;
+  if (!drives_->elsewhere(cut, piece.range->file, piece.read.offset_bytes, status)) return false;
+  piece.read.file = cut.file;
+  piece.range->source_file = cut.file;
+  piece.retries = 0;
+  drives_->sent(cut);
+  try_again(piece, status);
+  return true;
 }
 
 // Frees the piece; ends its range if it was the last one open.
@@ -405,7 +503,10 @@ void Scheduler::settle(Piece& piece, int status) noexcept {
   --in_flight_;
   if (piece.priority == ReadPriority::speculative) --speculative_in_flight_;
   --range.pieces_open;
-  if (status != 0 && range.status == 0) give_up_rest(range, status);
+  if (status != 0 && range.status == 0) {
+    range.source_file = piece.read.file;
+    give_up_rest(range, status);
+  }
   if (range.pieces_open == 0 && range.next_piece_bytes == range.bytes)
     range.done(range, range.status);
 }
@@ -448,6 +549,7 @@ Status check_options(const ReadSchedulerOptions& options) {
     return Error{ErrorCode::usage, fmt::format("piece size {}: must be 1 byte to {}", piece,
                                                format_bytes(limits::segment_bytes_max))};
   }
+  if (!options.drives.empty()) return ReadDrives::check(options);
   for (const File* file : options.reader.files) {
     if (piece % file->block_bytes() == 0) continue;
     return Error{ErrorCode::usage,
@@ -462,7 +564,12 @@ Status check_options(const ReadSchedulerOptions& options) {
 Result<std::unique_ptr<ReadScheduler>> ReadScheduler::start_with(
     const ReadSchedulerOptions& options, ReaderFactory factory, void* context) {
   MILLRACE_TRY(check_options(options));
-  auto scheduler = std::make_unique<Scheduler>(options, factory, context);
+  ReadSchedulerOptions made = options;
+  if (!made.drives.empty()) {
+    made.reader.depth = ReadDrives::depth(options);
+    made.reader.drives = static_cast<std::uint32_t>(options.drives.size());
+  }
+  auto scheduler = std::make_unique<Scheduler>(made, factory, context);
   MILLRACE_TRY(scheduler->start());
   return Result<std::unique_ptr<ReadScheduler>>(std::move(scheduler));
 }

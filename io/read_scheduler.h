@@ -1,7 +1,8 @@
 // ReadScheduler: the one thread that owns the Reader. Takes ranges of any length from any thread,
 // cuts them into pieces, keeps the drive's queue full in order of priority, retries failed pieces a
-// bounded number of times, and counts what the drive did. Owned by the engine; outlives everything
-// that submits to it.
+// bounded number of times, and counts what the drive did. With several drives that hold the same
+// files it divides the reads between them and goes on without one that fails. Owned by the engine;
+// outlives everything that submits to it.
 #pragma once
 
 #include <atomic>
@@ -10,8 +11,10 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "io/reader.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/result.h"
 
 namespace millrace {
@@ -32,6 +35,8 @@ struct RangeRead {
   std::byte* target = nullptr;
   std::int32_t buffer = -1;  // registered buffer that holds all of target, or -1
   ReadPriority priority = ReadPriority::demand_first;
+  // What came the last time was wrong: to be read on other drives than those, if there are any.
+  bool elsewhere = false;
   // Runs once in the scheduler's thread after the last piece (no lock held): 0, an errno, or -1 for
   // an unexpected end of file. May call submit() of the scheduler; must not block or wait for other
   // reads.
@@ -43,6 +48,9 @@ struct RangeRead {
   std::uint64_t next_piece_bytes = 0;  // how far pieces have been cut
   std::uint32_t pieces_open = 0;
   int status = 0;
+  // Which of the reader's files its last piece came from; after a failure, the one that failed.
+  std::uint32_t source_file = 0;
+  std::uint8_t drives = 0;  // bits of those that read a part of it
 };
 
 // Counters since start; bytes as asked from the device, rounding included.
@@ -55,10 +63,39 @@ struct ReadStats {
   std::uint64_t owner_cpu_ns = 0;  // CPU time of the owner thread
 };
 
+// One of several drives that hold copies of the same files.
+struct ReadDrive {
+  static constexpr std::uint32_t no_file = UINT32_MAX;
+  std::string name;  // for the report
+  // Its copy of each file that ranges name: an index into ReaderOptions::files, or no_file. Some
+  // drive has each file. The copies are equal; ranges are multiples of all their blocks.
+  std::vector<std::uint32_t> files;
+  std::uint32_t depth = 16;       // reads in flight on it
+  std::uint64_t piece_bytes = 0;  // a multiple of every file's block
+  double bytes_per_second = 0;    // to begin with, before its reads show it; 0: not known
+};
+
+// What a drive did since the start.
+struct DriveReads {
+  std::string name;
+  std::uint32_t depth = 0;
+  std::uint64_t piece_bytes = 0;
+  std::uint64_t bytes = 0;  // arrived
+  std::uint64_t reads = 0, retries = 0;
+  std::uint64_t busy_ns = 0;  // time with at least one piece in flight on it
+  std::string dropped;        // why it is read no more; empty: it is
+};
+
 struct ReadSchedulerOptions {
-  ReaderOptions reader;
+  ReaderOptions reader;                                // its depth counts without `drives` only
   std::uint64_t piece_bytes = std::uint64_t{1} << 20;  // a multiple of every file's block
   std::uint32_t speculative_pieces = 2;                // in flight at a time, at least 1
+  // Empty: one drive, which has all files, at the reader's depth.
+  std::vector<ReadDrive> drives;
+  // Experts' ranges are divided between the drives too, not only the trunk's; else each goes to the
+  // drive that would have it first.
+  bool stripe = false;
+  Clock* clock = nullptr;  // null: the system's
 };
 
 class ReadScheduler {
@@ -88,7 +125,8 @@ class ReadScheduler {
   // returned. Returns whether it is registered then. Any thread but the owner.
   virtual bool register_buffer(std::uint32_t buffer, bool wanted) noexcept = 0;
 
-  virtual ReadStats stats() const noexcept = 0;  // any thread
+  virtual ReadStats stats() const noexcept = 0;        // any thread
+  virtual std::vector<DriveReads> drives() const = 0;  // one or more; any thread
   virtual const char* reader_name() const noexcept = 0;
   virtual std::uint32_t depth() const noexcept = 0;
   virtual std::uint64_t piece_bytes() const noexcept = 0;

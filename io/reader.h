@@ -65,6 +65,7 @@ struct ReaderOptions {
   ReaderKind kind = ReaderKind::automatic;  // automatic: uring, else threads with a logged reason
   RingPolling polling = RingPolling::none;  // uring only
   std::uint32_t depth = 16;
+  std::uint32_t drives = 1;  // that the files lie on: so many times the threads (threads only)
   std::span<const File* const> files;  // must outlive the reader
   std::span<const std::span<std::byte>>
       buffers;  // memory to register, each at most limits::segment_bytes_max; must outlive the

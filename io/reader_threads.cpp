@@ -20,7 +20,12 @@ namespace {
 class ThreadsReader final : public Reader {
  public:
   explicit ThreadsReader(const ReaderOptions& options)
-      : files_(options.files.begin(), options.files.end()), depth_(options.depth), queue_(depth_) {
+      : files_(options.files.begin(), options.files.end()),
+        // Reads that no thread serves yet would stand behind those of a slower drive.
+        depth_(options.drives > 1 ? std::min(options.depth, reader_threads_max * options.drives)
+                                  : options.depth),
+        threads_(std::min(depth_, reader_threads_max * std::max(1U, options.drives))),
+        queue_(depth_) {
     finished_.reserve(depth_);
     calling_.reserve(depth_);
   }
@@ -35,9 +40,8 @@ class ThreadsReader final : public Reader {
   }
 
   Status start() {
-    const std::uint32_t count = std::min(depth_, reader_threads_max);
-    workers_.reserve(count);
-    for (std::uint32_t i = 0; i < count; ++i) {
+    workers_.reserve(threads_);
+    for (std::uint32_t i = 0; i < threads_; ++i) {
       MILLRACE_ASSIGN(NamedThread worker, NamedThread::start(fmt::format("mr-read-{}", i).c_str(),
                                                              &ThreadsReader::work, this));
       workers_.push_back(std::move(worker));
@@ -132,6 +136,7 @@ class ThreadsReader final : public Reader {
 
   const std::vector<const File*> files_;
   const std::uint32_t depth_;
+  const std::uint32_t threads_;
   std::vector<NamedThread> workers_;
   // The owner's.
   std::uint32_t in_flight_ = 0;

@@ -340,8 +340,8 @@ Error TrunkStore::read_error(const Unit& unit) const {
   const std::string what = unit.layer < 0 ? std::string("embedding or head")
                                           : fmt::format("trunk of layer {}", unit.layer);
   return Error{ErrorCode::io,
-               fmt::format("{}: {}: {} bytes at offset {}: {}", files_[read.file].path(), what,
-                           read.needed_bytes, read.offset_bytes, cause)};
+               fmt::format("{}: {}: {} bytes at offset {}: {}", files_[read.source_file].path(),
+                           what, read.needed_bytes, read.offset_bytes, cause)};
 }
 
 TrunkStore::Unit* TrunkStore::find_unit(LayerIndex layer) noexcept {

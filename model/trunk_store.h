@@ -58,7 +58,8 @@ class TrunkStore {
   TrunkStore& operator=(const TrunkStore&) = delete;
 
   // Reads tables, vectors and pinned layers; progress(bytes done, bytes in all) is called from this
-  // thread. `files` as in the spec; scheduler and files must outlive the store.
+  // thread. `files`: those of the spec, then others that the scheduler reads from; scheduler and
+  // files must outlive the store.
   Status load(ReadScheduler& scheduler, std::span<const File> files, const KernelTable& kernels,
               ActivityClock& activity, FunctionRef<bool(std::uint64_t, std::uint64_t)> progress);
 

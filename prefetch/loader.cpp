@@ -329,6 +329,7 @@ void Loader::start(SlotIndex slot, ExpertKey key, bool guess, Chain& chain) noex
     read.needed_bytes = from.needed_bytes;
     read.target = of.block.data + from.slot_offset_bytes;
     read.buffer = of.block.buffer;
+    read.elsewhere = false;
     read.priority = guess        ? ReadPriority::speculative
                     : from.first ? ReadPriority::demand_first
                                  : ReadPriority::demand_rest;
@@ -513,12 +514,14 @@ bool Loader::undamaged(const Load& of, const RangeRead& read) const noexcept {
   return true;
 }
 
-// Once per read: a wrong bit may have been picked up on the way. False: no more.
+// Once per read, from another drive if there is one: a wrong bit may have been picked up on the
+// way. False: no more.
 bool Loader::read_again(Load& of, RangeRead& read) noexcept {
   std::unique_lock lock(mutex_);
   const unsigned parts = placed(of, read).parts;
   if (closing_ || (of.reread_parts & parts) != 0) return false;
   of.reread_parts |= parts;
+  read.elsewhere = true;
   ++counted_.rereads;
   ++submissions_;
   lock.unlock();
@@ -538,7 +541,7 @@ void Loader::complete(Load& of, const RangeRead& read, int status) noexcept {
     of.landed_parts |= from.parts;
     of.ready_bits = whole_slices(of.landed_parts);
   } else if (!of.failed && !closing_) {
-    fail(of, from, status);
+    fail(of, read, status);
   }
   if (--of.reads_open == 0) {
     if (!of.guess) activity_.demand_end();
@@ -551,12 +554,12 @@ void Loader::complete(Load& of, const RangeRead& read, int status) noexcept {
   if (closing_ && reads_open_ == 0) quiet_.notify_all();
 }
 
-void Loader::fail(Load& of, const ExpertRead& read, int status) {
+void Loader::fail(Load& of, const RangeRead& read, int status) {
   of.failed = true;
   cache_.fail(slot_of(of));
   if (of.guess) return;  // whoever asks for it tries again and hears what is wrong
   of.error.code = status == damaged_status ? ErrorCode::verify : ErrorCode::io;
-  of.error.what = read_error_text(*files_[read.file], of.key, read, status);
+  of.error.what = read_error_text(*files_[read.source_file], of.key, placed(of, read), status);
   ++counted_.failures;
 }
 

@@ -56,7 +56,7 @@ struct LoaderParts {
   const SlotLayout& layout;
   const SlotPlan& plan;                 // only read by the constructor
   std::span<const PinnedBlock> blocks;  // as allocate_slots() gave them; memory outlives the loader
-  std::span<const File* const> files;   // as the scheduler's; for messages
+  std::span<const File* const> files;   // as the reader's; for messages
   // By SlotLayout::index, or empty: what was read is compared with them, read once more if it
   // differs, and then refused (`verify`).
   std::span<const SliceDigests> digests = {};
@@ -175,7 +175,7 @@ class Loader final : public ExpertSource {
   bool undamaged(const Load& of, const RangeRead& read) const noexcept;
   bool read_again(Load& of, RangeRead& read) noexcept;
   void complete(Load& of, const RangeRead& read, int status) noexcept;
-  void fail(Load& of, const ExpertRead& read, int status);
+  void fail(Load& of, const RangeRead& read, int status);
   ExpertRequest* next_report(Load& of, unsigned& bits) noexcept;
   void report(Load& of, std::unique_lock<std::mutex>& lock) noexcept;
 

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "io/file.h"
+#include "io/read_scheduler.h"
 #include "io/reader.h"
 #include "model/blocks/linear.h"
 #include "model/kv_cache.h"
@@ -28,6 +30,8 @@ struct GuardOptions {
 struct EngineConfig {
   std::string model_path;
   std::string pool_path;  // packed pool to read the experts from; empty: the model's own files
+  std::vector<std::string> mirror_paths;  // copies of the model or of the pool on other drives
+  bool stripe = false;  // the drives share each expert, instead of taking whole slices in turn
   std::string preset = "auto";
   SizeSpec cache;                    // of the expert pool; unset: the preset's
   SizeSpec trunk;                    // of the trunk; unset: the preset's
@@ -45,6 +49,9 @@ struct EngineConfig {
   std::uint32_t queue_depth = 0;  // reads in flight; 0: the drive profile's, or the default
   std::uint64_t piece_bytes = 0;  // of one read; 0: the drive profile's, or the default
   std::string profile_folder;     // of drive profiles; empty: none is used
+  // Makes the reader, with this context; null: make_reader() does. Tests put faults under a run.
+  ReadScheduler::ReaderFactory reader_factory = nullptr;
+  void* reader_context = nullptr;
 };
 
 inline constexpr std::uint32_t context_default = 4096;

@@ -11,6 +11,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/machine.h"
+#include "runtime/mirror.h"
 #include "runtime/pack.h"
 
 namespace millrace {
@@ -32,9 +33,9 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, Progr
     MILLRACE_TRY(engine->make_plan());
     if (check != nullptr) MILLRACE_TRY((*check)(*engine, checkpoint));
   }
-  MILLRACE_TRY(engine->look_up_drive());  // what it was measured to do
-  MILLRACE_TRY(engine->make_memory());    // trunk and slots
-  MILLRACE_TRY(engine->start_reading());  // the thread that owns the drive's queue
+  MILLRACE_TRY(engine->look_up_drives());  // what they were measured to do
+  MILLRACE_TRY(engine->make_memory());     // trunk and slots
+  MILLRACE_TRY(engine->start_reading());   // the thread that owns the drives' queue
   MILLRACE_TRY(engine->load_trunk());
   MILLRACE_TRY(engine->build_pipeline());  // compute threads, graph, buffers
   engine->load_seconds_ = static_cast<double>(system_clock().now_ns() - start_ns) * 1e-9;
@@ -46,6 +47,7 @@ Status Engine::open_model(const Checkpoint& checkpoint) {
   metadata_bytes_ = checkpoint.metadata_bytes();
   if (!config_.pool_path.empty()) {
     MILLRACE_ASSIGN(const PackIndex pack, use_pack(spec_, config_.pool_path));
+    pool_head_bytes_ = pack.data_begin();
     for (LayerIndex layer = 0; layer < pack.layers.size(); ++layer)
       for (const PackedExpert& expert : pack.layers[layer])
         digests_.push_back(
@@ -58,30 +60,55 @@ Status Engine::open_model(const Checkpoint& checkpoint) {
     MILLRACE_ASSIGN(File file, File::open(path, config_.direct));
     files_.push_back(std::move(file));
   }
-  for (const File& file : files_) {
-    file_list_.push_back(&file);
-    block_bytes_.push_back(file.block_bytes());
-  }
+  for (const File& file : files_) block_bytes_.push_back(file.block_bytes());
+  MILLRACE_TRY(open_mirrors(checkpoint));
+  for (const File& file : files_) file_list_.push_back(&file);
   layout_ = SlotLayout(spec_.experts, block_bytes_);
   return {};
 }
 
-Status Engine::look_up_drive() {
-  MILLRACE_ASSIGN(const Drive drive, find_drive(spec_.files.front()));
-  profile_ = load_profile(config_.profile_folder, drive);
-  std::uint64_t piece = limits::piece_bytes_default;
-  std::uint32_t depth = limits::queue_depth_default;
-  if (profile_ && !profile_->grid.empty()) {
-    const std::uint64_t reads = std::max<std::uint64_t>(1, RunFloor::buffer_bytes(layout_));
-    const ReadRate& best = profile_->grid[best_cell(profile_->grid, profile_->noise, reads)];
-    piece = best.piece_bytes;
-    depth = std::min(best.depth, limits::queue_depth_max);
+// Their files stand behind the model's.
+Status Engine::open_mirrors(const Checkpoint& checkpoint) {
+  const auto count = static_cast<std::uint32_t>(files_.size());
+  RunDrive& own = drives_.emplace_back(RunDrive{.path = spec_.files.front(), .files = {}});
+  for (std::uint32_t i = 0; i < count; ++i) own.files.push_back(i);
+  std::vector<Mirror> mirrors;
+  if (!config_.mirror_paths.empty()) {
+    std::vector<std::uint64_t> heads = head_bytes(checkpoint, files_);
+    std::optional<std::uint32_t> pool;
+    if (!config_.pool_path.empty()) pool = count - 1;
+    if (pool) heads[*pool] = pool_head_bytes_;
+    for (const std::string& path : config_.mirror_paths) {
+      MILLRACE_ASSIGN(Mirror mirror, open_mirror(path, {files_, heads, pool}, config_.direct));
+      mirrors.push_back(std::move(mirror));
+    }
   }
-  if (config_.queue_depth == 0) config_.queue_depth = depth;
-  if (config_.piece_bytes == 0) config_.piece_bytes = piece;
-  // A profile may have been measured on a file system with smaller blocks.
+  for (Mirror& mirror : mirrors) {
+    RunDrive drive{.path = mirror.path, .files = {}};
+    drive.files.assign(count, ReadDrive::no_file);
+    for (std::size_t i = 0; i < mirror.files.size(); ++i) {
+      const std::uint32_t original = mirror.originals[i];
+      block_bytes_[original] = std::max(block_bytes_[original], mirror.files[i].block_bytes());
+      drive.files[original] = static_cast<std::uint32_t>(files_.size());
+      files_.push_back(std::move(mirror.files[i]));
+    }
+    drives_.push_back(std::move(drive));
+  }
+  return {};
+}
+
+Status Engine::look_up_drives() {
+  ReadShape shape{.depth = config_.queue_depth,
+                  .piece_bytes = config_.piece_bytes,
+                  .read_bytes = RunFloor::buffer_bytes(layout_)};
   for (const std::uint32_t block : block_bytes_)
-    config_.piece_bytes = round_up(config_.piece_bytes, block);
+    shape.block_bytes = std::max<std::uint64_t>(shape.block_bytes, block);
+  for (RunDrive& drive : drives_) {
+    const auto first = std::find_if(drive.files.begin(), drive.files.end(),
+                                    [](std::uint32_t file) { return file != ReadDrive::no_file; });
+    MILLRACE_TRY(look_up(drive, files_[*first].path(), config_.profile_folder, shape));
+  }
+  note_shared(drives_);
   return {};
 }
 
@@ -110,7 +137,7 @@ Status Engine::predict_speed() {
   if (plan_.measuring_bytes == 0) return {};
   MILLRACE_ASSIGN(const ComputeSpeed speed,
                   measure_compute(*kernels_, expert_type(spec_), trunk_type(spec_), plan_.threads));
-  prediction_ = predict(spec_, plan_, speed, drive_range(profile_));
+  prediction_ = predict(spec_, plan_, speed, drive_range(drives_));
   log_info(fmt::format(
       "predicted: {:.2f} to {:.2f} tokens/s ({} hits; the {} binds)", prediction_->low,
       prediction_->high,
@@ -122,11 +149,18 @@ Status Engine::predict_speed() {
 Status Engine::start_reading() {
   ReadSchedulerOptions options;
   options.reader.kind = config_.io;
-  options.reader.depth = config_.queue_depth;
+  options.reader.depth = drives_.front().depth;
   options.reader.files = file_list_;
   options.reader.buffers = memory_.segments();
-  options.piece_bytes = config_.piece_bytes;
-  MILLRACE_ASSIGN(scheduler_, ReadScheduler::start(options));
+  options.piece_bytes = drives_.front().piece_bytes;
+  if (drives_.size() > 1) options.drives = read_drives(drives_);
+  options.stripe = config_.stripe;
+  if (config_.reader_factory == nullptr) {
+    MILLRACE_ASSIGN(scheduler_, ReadScheduler::start(options));
+  } else {
+    MILLRACE_ASSIGN(scheduler_, ReadScheduler::start_with(options, config_.reader_factory,
+                                                          config_.reader_context));
+  }
   if (!measuring_.empty() && !plan_.slots.complete)
     run_floor_ = std::make_unique<RunFloor>(*scheduler_, layout_, measuring_.front());
   return {};
@@ -256,7 +290,17 @@ Status Engine::require_tokenizer() const {
 }
 
 Status Engine::check_files() const {
-  for (const File& file : files_) MILLRACE_TRY(file.check_unchanged());
+  const std::vector<DriveReads> reads = scheduler_->drives();
+  for (std::size_t drive = 0; drive < drives_.size(); ++drive) {
+    for (const std::uint32_t index : drives_[drive].files) {
+      if (index == ReadDrive::no_file) continue;
+      const File& file = files_[index];
+      const Result<std::uint64_t> size = file.current_size();
+      const bool cut_short = size && *size < file.size_bytes();
+      if (cut_short && !reads[drive].dropped.empty()) continue;
+      MILLRACE_TRY(file.check_unchanged());
+    }
+  }
   return {};
 }
 

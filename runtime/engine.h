@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "io/drive_profile.h"
 #include "io/file.h"
 #include "io/pinned_memory.h"
 #include "io/read_scheduler.h"
@@ -29,6 +28,7 @@
 #include "runtime/pipeline/batch_walk.h"
 #include "runtime/planner.h"
 #include "runtime/progress.h"
+#include "runtime/run_drives.h"
 #include "runtime/session.h"
 
 namespace millrace {
@@ -70,8 +70,8 @@ class Engine {
   // `usage` error if there are more than `positions` of them or an id is outside the vocabulary:
   // what process() refuses, for asking beforehand.
   Status check_tokens(std::span<const TokenId> tokens, std::size_t positions) const;
-  // `io` error if a file of the model was written to since it was opened. Asked at the end of a
-  // run.
+  // `io` error if a file of the model or a copy of it was written to since it was opened; those
+  // that failed because they were cut short are passed over. Asked at the end of a run.
   Status check_files() const;
   // As BatchWalk's.
   void set_routing_sink(const RoutingSink* sink) noexcept { walk_->set_routing_sink(sink); }
@@ -88,8 +88,8 @@ class Engine {
   const Plan& plan() const noexcept { return plan_; }
   const KernelTable& kernels() const noexcept { return *kernels_; }
   const ReadScheduler& reader() const noexcept { return *scheduler_; }
-  // What is known of the drive behind the model's first file; nothing if it was never measured.
-  const std::optional<DriveProfile>& profile() const noexcept { return profile_; }
+  // The drive behind the model's first file, then those of the mirrors.
+  std::span<const RunDrive> drives() const noexcept { return drives_; }
   // Tokens per second to expect, where much is streamed; nothing elsewhere.
   const std::optional<Prediction>& prediction() const noexcept { return prediction_; }
   // Where the floor of this run is measured; null where little is streamed.
@@ -106,8 +106,9 @@ class Engine {
  private:
   Engine(EngineConfig config, ProgressLine& progress, const std::atomic<bool>& cancel);
   Status open_model(const Checkpoint& checkpoint);
+  Status open_mirrors(const Checkpoint& checkpoint);
   Status make_plan();
-  Status look_up_drive();
+  Status look_up_drives();
   Status make_memory();
   Status predict_speed();
   Status start_reading();
@@ -127,11 +128,12 @@ class Engine {
   double load_seconds_ = 0;
 
   // In the order in which they depend on each other.
-  std::vector<File> files_;
+  std::vector<File> files_;  // of the model, then of the mirrors
   std::vector<const File*> file_list_;
-  std::vector<std::uint32_t> block_bytes_;
+  std::vector<std::uint32_t> block_bytes_;  // of each of the model's, the largest of all its copies
+  std::uint64_t pool_head_bytes_ = 0;       // of a packed pool
+  std::vector<RunDrive> drives_;
   SlotLayout layout_;
-  std::optional<DriveProfile> profile_;
   std::optional<Prediction> prediction_;
   std::vector<SliceDigests> digests_;  // of a packed pool, by SlotLayout::index; empty: none
   Plan plan_;

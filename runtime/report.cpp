@@ -45,7 +45,8 @@ struct Figures {
         read_rate(all.reads.busy_ns == 0
                       ? 0.0
                       : static_cast<double>(all.reads.bytes) / seconds(all.reads.busy_ns)),
-        floor(floor_figures(engine, result.decode, engine.profile())) {}
+        floor(floor_figures(engine, result.decode,
+                            profiled_rate(engine.drives(), engine.direct()))) {}
 };
 
 Json phase_json(const PhaseReport& phase) {
@@ -73,6 +74,30 @@ Json model_json(const ModelSpec& spec) {
   return json;
 }
 
+double bytes_per_second(const DriveReads& drive) {
+  return drive.busy_ns == 0 ? 0.0 : static_cast<double>(drive.bytes) / seconds(drive.busy_ns);
+}
+
+// What each drive delivered, and why one is left alone.
+Json drives_json(const Engine& engine) {
+  const std::vector<DriveReads> drives = engine.reader().drives();
+  std::uint64_t bytes = 0;
+  for (const DriveReads& drive : drives) bytes += drive.bytes;
+  Json list = Json::array();
+  for (std::size_t i = 0; i < drives.size(); ++i) {
+    const DriveReads& reads = drives[i];
+    const RunDrive& drive = engine.drives()[i];
+    Json item = Json::object();
+    item.set("path", printable(drive.path, 4096)).set("drive", drive.drive.name);
+    item.set("bytes", reads.bytes).set("share", share(reads.bytes, bytes));
+    item.set("bytes_per_second", bytes_per_second(reads));
+    item.set("depth", reads.depth).set("piece_bytes", reads.piece_bytes);
+    item.set("retries", reads.retries).set("dropped", text_or_null(reads.dropped));
+    list.push(std::move(item.set("note", text_or_null(drive.note))));
+  }
+  return list;
+}
+
 Json io_json(const Engine& engine, const Figures& figures) {
   Json json = Json::object();
   json.set("reader", engine.reader().reader_name());
@@ -93,6 +118,8 @@ Json io_json(const Engine& engine, const Figures& figures) {
   json.set("floor_share", floor.share >= 0 ? Json(floor.share) : Json());
   json.set("floor_source", floor.source != nullptr ? Json(floor.source) : Json());
   json.set("floor_samples", floor.measured.samples);
+  json.set("stripe", engine.config().stripe);
+  json.set("drives", drives_json(engine));
   return json;
 }
 
@@ -272,6 +299,26 @@ std::string reading_row(const Engine& engine, const Figures& figures) {
   return text;
 }
 
+// One for each of several drives.
+std::string drive_rows(const Engine& engine) {
+  const std::vector<DriveReads> drives = engine.reader().drives();
+  std::uint64_t bytes = 0;
+  for (const DriveReads& drive : drives) bytes += drive.bytes;
+  std::string text;
+  for (std::size_t i = 0; drives.size() > 1 && i < drives.size(); ++i) {
+    const DriveReads& drive = drives[i];
+    text +=
+        row("drive", fmt::format("{}: {}, {:.1f} %, {}/s while reading, {} pieces, depth {}",
+                                 printable(drive.name, 4096), format_bytes(drive.bytes),
+                                 100 * share(drive.bytes, bytes),
+                                 format_bytes(static_cast<std::uint64_t>(bytes_per_second(drive))),
+                                 format_bytes(drive.piece_bytes), drive.depth));
+    if (!drive.dropped.empty()) text += row("note", "drive dropped: " + drive.dropped);
+    if (!engine.drives()[i].note.empty()) text += row("note", engine.drives()[i].note);
+  }
+  return text;
+}
+
 std::string floor_row(const FloorFigures& floor) {
   const std::string rate = format_bytes(static_cast<std::uint64_t>(floor.rate)) + "/s";
   std::string text =
@@ -344,6 +391,7 @@ std::string report_table(const Engine& engine, const GenerateResult& result) {
     text += row("guard", guard_row(engine.guard()->figures()));
   if (engine.prefetcher() != nullptr) text += row("prefetch", prefetch_row(engine, figures));
   text += row("reading", reading_row(engine, figures));
+  text += drive_rows(engine);
   if (figures.floor.rate > 0) text += row("floor", floor_row(figures.floor));
   text += row("memory", memory_row(engine));
   text += note_rows(engine);

@@ -8,10 +8,12 @@
 #include <cstring>
 #include <utility>
 
+#include "io/read_division.h"
 #include "prefetch/eviction_policy.h"
 #include "prefetch/predictor.h"
 #include "runtime/base/log.h"
 #include "runtime/embedded_model.h"
+#include "runtime/mirror.h"
 #include "tools/user_folders.h"
 
 namespace millrace::tools {
@@ -119,6 +121,14 @@ void EngineFlags::add_to(CLI::App& app, bool with_model) {
         ->check(not_empty());
   app.add_option("--pool", pool, "packed pool of the model (see pack) to read its experts from")
       ->check(not_empty());
+  app.add_option("--mirror", mirrors,
+                 "copy of the model (or of the pool) on another drive, read at the same time "
+                 "(repeatable)")
+      ->take_all()
+      ->check(not_empty());
+  app.add_flag("--stripe", stripe,
+               "with --mirror: divide each expert between the drives by their speed, instead of "
+               "giving whole slices to the drive that has them first");
   app.add_option("-c,--ctx", context,
                  "positions of context; 0: the default [the model's, at most 4096]")
       ->transform(decimal());
@@ -179,6 +189,14 @@ Result<EngineConfig> EngineFlags::config() const {
     MILLRACE_ASSIGN(made.model_path, embedded_model_path());
   }
   made.pool_path = pool;
+  made.mirror_paths = mirrors;
+  made.stripe = stripe;
+  if (stripe && mirrors.empty())
+    return Error{ErrorCode::usage,
+                 "--stripe: divides reads between drives: name a copy with --mirror"};
+  if (mirrors.size() >= ReadDivision::drives_max)
+    return Error{ErrorCode::usage, fmt::format("--mirror: given {} times, at most {}",
+                                               mirrors.size(), ReadDivision::drives_max - 1)};
   made.preset = preset;
   MILLRACE_ASSIGN(made.cache, size_flag("--cache", cache));
   MILLRACE_ASSIGN(made.trunk, size_flag("--trunk", trunk));
@@ -226,8 +244,12 @@ Result<std::unique_ptr<RunningEngine>> start_engine(const EngineFlags& flags,
   install_interrupt_handler();
   MILLRACE_ASSIGN(const EngineConfig config, flags.config());
   MILLRACE_ASSIGN(std::vector<NamedPath> read, model_files(config.model_path, outputs));
-  read.insert(read.end(), inputs.begin(), inputs.end());
   if (!config.pool_path.empty()) read.push_back({"--pool", config.pool_path});
+  const std::vector<NamedPath> originals = read;
+  for (const std::string& mirror : config.mirror_paths)
+    for (const NamedPath& file : originals)
+      read.push_back({"--mirror", mirror_file(mirror, file.path, originals.size() == 1)});
+  read.insert(read.end(), inputs.begin(), inputs.end());
   MILLRACE_TRY(check_outputs(outputs, read));
   auto running = std::make_unique<RunningEngine>(!flags.quiet && stderr_is_terminal());
   MILLRACE_ASSIGN(running->engine, Engine::create(config, running->progress, cancel_flag(), check));

@@ -49,9 +49,10 @@ struct EngineFlags {
   std::string model, pool, preset = "auto", cache, trunk, kv = "f16", activations = "q8", isa,
                            io = "auto", direct = "auto", prefetch = "off", guard = "auto",
                            policy = eviction_policy_default;
+  std::vector<std::string> mirrors;
   std::string piece;
   std::uint32_t context = 0, threads = 0, batch_tokens = 512, depth = 0;
-  bool quiet = false, verbose = false;
+  bool stripe = false, quiet = false, verbose = false;
 
   // Adds them to a command; `with_model`: also MODEL or -m.
   void add_to(CLI::App& app, bool with_model);

@@ -2,15 +2,14 @@
 
 namespace millrace {
 
-FloorFigures floor_figures(const Engine& engine, const PhaseReport& decode,
-                           const std::optional<DriveProfile>& profile) {
+FloorFigures floor_figures(const Engine& engine, const PhaseReport& decode, double profiled) {
   FloorFigures made;
   if (engine.run_floor() != nullptr) made.measured = engine.run_floor()->figure();
   if (made.measured.samples > 0) {
     made.rate = made.measured.bytes_per_second();
     made.source = "run";
-  } else if (profile && profile->direct == engine.direct()) {
-    made.rate = profile_rate(*profile, engine.reader().piece_bytes(), engine.reader().depth());
+  } else if (profiled > 0) {
+    made.rate = profiled;
     made.source = "profile";
   }
   // A drive can do at least what it did, while it had reads to do.

@@ -2,9 +2,6 @@
 // of a run and of a sweep show the same figures.
 #pragma once
 
-#include <optional>
-
-#include "io/drive_profile.h"
 #include "runtime/engine.h"
 #include "runtime/generate.h"
 
@@ -17,8 +14,8 @@ struct FloorFigures {
   double share = -1;             // floor time ÷ achieved time; -1: not known
 };
 
-// Pure. `profile`: the drive's, for runs that were too short to measure it.
-FloorFigures floor_figures(const Engine& engine, const PhaseReport& decode,
-                           const std::optional<DriveProfile>& profile);
+// Pure. `profiled`: bytes per second by the drives' profiles, for runs that were too short to
+// measure it; 0: not known.
+FloorFigures floor_figures(const Engine& engine, const PhaseReport& decode, double profiled);
 
 }  // namespace millrace

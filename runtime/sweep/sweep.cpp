@@ -77,6 +77,7 @@ class Sweep {
   Result<SweepRun> run_once(const SweepSetting& setting);
   void show(std::size_t index);
   void note_model(const Engine& engine);
+  double profiled(const Engine& engine) const;
   Result<double> memory_rate(const Engine& engine);
   SweepResult finish();
 
@@ -109,6 +110,13 @@ Status Sweep::look_up_drive() {
       fmt::format("the drive has no profile: measured for {:g} s; `millrace floor` does it better",
                   floor_seconds));
   return {};
+}
+
+// Bytes per second by the drives' profiles, or by the one that was made here.
+double Sweep::profiled(const Engine& engine) const {
+  const double saved = profiled_rate(engine.drives(), engine.direct());
+  if (saved > 0 || !profile_ || profile_->direct != engine.direct()) return saved;
+  return profile_rate(*profile_, engine.reader().piece_bytes(), engine.reader().depth());
 }
 
 void Sweep::show(std::size_t index) {
@@ -193,7 +201,7 @@ Result<SweepRun> Sweep::run_once(const SweepSetting& setting) {
   const std::uint64_t device_after = kernel_read_bytes();
   const EngineCounters& decode = made.decode.counters;
   const auto tokens = static_cast<double>(made.decode.tokens);
-  const FloorFigures floor = floor_figures(*engine, made.decode, profile_);
+  const FloorFigures floor = floor_figures(*engine, made.decode, profiled(*engine));
   SweepRun run;
   run.tokens_per_second = made.decode.tokens_per_second();
   run.floor_share = floor.share;

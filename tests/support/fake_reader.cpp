@@ -39,7 +39,7 @@ class FakeReader final : public Reader {
     const std::lock_guard lock(drive_.mutex_);
     MILLRACE_CHECK(read.file < drive_.files_.size() && read.needed_bytes <= read.bytes);
     read.arrived_bytes = 0;
-    pending_.push_back({&read, delay(), 0});
+    pending_.push_back({&read, drive_.delay(read.file), 0});
     drive_.submissions_.push_back({read.file, read.offset_bytes, read.bytes});
     drive_.changed_.notify_all();
     return true;
@@ -82,12 +82,9 @@ class FakeReader final : public Reader {
     int status;
   };
 
-  std::uint32_t delay() noexcept {
-    return 1 + static_cast<std::uint32_t>(drive_.random() % drive_.delay_steps_max);
-  }
-
   // One unit of the drive's time: what is due arrives, in drawn order. Under the drive's mutex.
   void step() noexcept {
+    ++drive_.steps_;
     for (Pending& pending : pending_) {
       if (--pending.steps_left > 0) continue;
       Read& read = *pending.read;
@@ -96,7 +93,7 @@ class FakeReader final : public Reader {
                        read.target + read.arrived_bytes, read.bytes - read.arrived_bytes);
       const int status = advance_read(read, pending.stalls, drive_.block_bytes, result);
       if (status == read_goes_on) {
-        pending.steps_left = delay();
+        pending.steps_left = drive_.delay(read.file);
       } else {
         finished_.push_back({&read, status});
       }
@@ -116,6 +113,7 @@ class FakeReader final : public Reader {
 std::uint32_t FakeDrive::add_file(std::vector<std::byte> contents) {
   const std::lock_guard lock(mutex_);
   files_.push_back(std::move(contents));
+  states_.emplace_back();
   return static_cast<std::uint32_t>(files_.size() - 1);
 }
 
@@ -127,6 +125,33 @@ void FakeDrive::truncate(std::uint32_t file, std::uint64_t bytes) {
 void FakeDrive::fail(std::uint32_t file, std::uint64_t offset_bytes, int code, unsigned times) {
   const std::lock_guard lock(mutex_);
   faults_.push_back({file, offset_bytes, code, times});
+}
+
+void FakeDrive::break_file(std::uint32_t file, int code, unsigned reads) {
+  const std::lock_guard lock(mutex_);
+  states_[file].broken_code = code;
+  states_[file].breaks_after = states_[file].served + reads;
+}
+
+void FakeDrive::set_pace(std::uint32_t file, std::uint32_t steps, unsigned reads) {
+  const std::lock_guard lock(mutex_);
+  FileState& state = states_[file];
+  if (reads == 0) state.pace = steps;
+  state.next_pace = steps;
+  state.paced_after = state.served + reads;
+}
+
+std::uint32_t FakeDrive::delay(std::uint32_t file) noexcept {
+  FileState& state = states_[file];
+  if (state.next_pace != 0 && state.served >= state.paced_after) state.pace = state.next_pace;
+  if (state.pace == 0) return 1 + static_cast<std::uint32_t>(random() % delay_steps_max);
+  state.busy_until = std::max(state.busy_until, steps_) + state.pace;
+  return static_cast<std::uint32_t>(state.busy_until - steps_);
+}
+
+std::uint64_t FakeDrive::StepClock::now_ns() noexcept {
+  const std::lock_guard lock(drive_.mutex_);
+  return drive_.steps_ * 1'000'000;
 }
 
 void FakeDrive::hold() {
@@ -167,6 +192,9 @@ std::int64_t FakeDrive::serve(std::uint32_t file, std::uint64_t offset_bytes, st
     --fault.times;
     return -fault.code;
   }
+  FileState& state = states_[file];
+  if (state.broken_code != 0 && state.served >= state.breaks_after) return -state.broken_code;
+  ++state.served;
   if (faults_per_1000 > 0 && random() % 1000 < faults_per_1000) return -EIO;
   const std::vector<std::byte>& contents = files_[file];
   if (offset_bytes >= contents.size()) return 0;

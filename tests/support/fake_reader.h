@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "io/reader.h"
+#include "runtime/base/clock.h"
 
 namespace millrace::testing {
 
@@ -39,6 +40,13 @@ class FakeDrive {
   void truncate(std::uint32_t file, std::uint64_t bytes);
   // The next `times` reads that cover this byte fail with `code`.
   void fail(std::uint32_t file, std::uint64_t offset_bytes, int code, unsigned times);
+  // Once `reads` more of this file have come, all others fail with `code`.
+  void break_file(std::uint32_t file, int code, unsigned reads = 0);
+  // Reads of this file take exactly so many steps each, one after the other, from now on or once
+  // `reads` more of it have come: files of different drives.
+  void set_pace(std::uint32_t file, std::uint32_t steps, unsigned reads = 0);
+  // Counts a millisecond for each step.
+  Clock& clock() noexcept { return clock_; }
 
   // While held, nothing completes (waiting polls wait for release() or wake()).
   void hold();
@@ -59,6 +67,25 @@ class FakeDrive {
     unsigned times;
   };
 
+  struct FileState {
+    int broken_code = 0;  // once breaks_after reads have come; 0: never
+    unsigned breaks_after = 0;
+    std::uint32_t pace = 0, next_pace = 0;  // steps; 0: drawn
+    unsigned paced_after = 0;
+    unsigned served = 0;
+    std::uint64_t busy_until = 0;  // step
+  };
+  class StepClock final : public Clock {
+   public:
+    explicit StepClock(FakeDrive& drive) : drive_(drive) {}
+    std::uint64_t now_ns() noexcept override;
+
+   private:
+    FakeDrive& drive_;
+  };
+
+  // Steps that a read of this file takes which is submitted now.
+  std::uint32_t delay(std::uint32_t file) noexcept;
   // Bytes that came, or a negative errno, for a read of `bytes` at `offset_bytes`.
   std::int64_t serve(std::uint32_t file, std::uint64_t offset_bytes, std::byte* target,
                      std::uint32_t bytes);
@@ -68,6 +95,9 @@ class FakeDrive {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::vector<std::byte>> files_;
+  std::vector<FileState> states_;  // of the files
+  StepClock clock_{*this};
+  std::uint64_t steps_ = 1;
   std::vector<Fault> faults_;
   std::vector<FakeSubmission> submissions_;
   std::uint64_t draws_ = 0;

@@ -46,6 +46,7 @@ void FakeScheduler::submit(std::span<RangeRead* const> ranges) noexcept {
   for (RangeRead* range : ranges) {
     MILLRACE_CHECK(range->bytes > 0 && range->needed_bytes <= range->bytes);
     MILLRACE_CHECK(std::find(queue_.begin(), queue_.end(), range) == queue_.end());
+    range->source_file = range->file;
     queue_.push_back(range);
     if (log_.size() < options_.log_max)
       log_.push_back({range->file, range->offset_bytes, range->bytes, range->priority});

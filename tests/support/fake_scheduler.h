@@ -61,6 +61,7 @@ class FakeScheduler final : public ReadScheduler {
     return false;
   }
   ReadStats stats() const noexcept override;
+  std::vector<DriveReads> drives() const override { return {}; }
   const char* reader_name() const noexcept override { return "fake"; }
   std::uint32_t depth() const noexcept override { return 1; }
   std::uint64_t piece_bytes() const noexcept override { return std::uint64_t{1} << 20; }

@@ -1,0 +1,51 @@
+// The drives that a run reads from: the one with the model, and those of its mirrors. What they
+// were measured to do, alone and together, and what the scheduler is told of them. Plain data.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/drive.h"
+#include "io/drive_profile.h"
+#include "io/file.h"
+#include "io/read_scheduler.h"
+#include "runtime/estimate/predict.h"
+
+namespace millrace {
+
+struct RunDrive {
+  std::string path;                  // of the model, or as given with --mirror
+  std::vector<std::uint32_t> files;  // as ReadDrive's
+  Drive drive = {};
+  std::optional<DriveProfile> profile = {};  // nothing if it was never measured
+  std::uint64_t piece_bytes = 0;             // of one read
+  std::uint32_t depth = 0;                   // reads in flight
+  std::string note = {};                     // why it gains nothing; empty: it may
+};
+
+// What reads are to be like: by hand, or 0: by the drive's profile, or the default.
+struct ReadShape {
+  std::uint32_t depth = 0;
+  std::uint64_t piece_bytes = 0;
+  std::uint64_t read_bytes = 0;   // of most reads
+  std::uint64_t block_bytes = 1;  // pieces are multiples of it
+};
+
+// Looks a drive up by one of its files: fills drive, profile, piece and depth. `io` error.
+Status look_up(RunDrive& drive, const std::string& file, const std::string& profile_folder,
+               const ReadShape& shape);
+// Notes the drives that are the same as an earlier one; tells so in a warning.
+void note_shared(std::span<RunDrive> drives);
+
+// What all together give: each drive once.
+DriveRange drive_range(std::span<const RunDrive> drives);
+// The same by their profiles alone at the pieces and depths in use; 0 if one has none that was
+// measured with O_DIRECT as `direct` says.
+double profiled_rate(std::span<const RunDrive> drives, bool direct);
+
+std::vector<ReadDrive> read_drives(std::span<const RunDrive> drives);
+
+}  // namespace millrace

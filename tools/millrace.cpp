@@ -78,6 +78,7 @@ int run_program(int argc, char** argv) {
   millrace::tools::add_floor(app, code);
   millrace::tools::add_doctor(app, code);
   millrace::tools::add_estimate(app, code);
+  millrace::tools::add_kernels(app, code);
   for (CLI::App* command : app.get_subcommands({}))
     command->set_version_flag("--version", version, "print the version and exit");
   try {

@@ -93,6 +93,5 @@ void add_trace(CLI::App& app, int& code);
 void add_floor(CLI::App& app, int& code);
 void add_doctor(CLI::App& app, int& code);
 void add_estimate(CLI::App& app, int& code);
-void add_kernels(CLI::App& app, int& code);
 
 }  // namespace millrace::tools

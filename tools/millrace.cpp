@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tools/command.h"
+#include "tools/commands/kernels.h"
 #include "tools/version.h"
 
 namespace {

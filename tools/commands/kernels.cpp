@@ -1,4 +1,5 @@
-// millrace kernels: every weight product of this CPU beside its limit.
+#include "tools/commands/kernels.h"
+
 #include <memory>
 
 #include "runtime/base/log.h"

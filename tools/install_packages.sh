@@ -10,7 +10,7 @@ needed=(
   catch2
 )
 wanted=()
-if [ "${1:-}" = --tests ]; then wanted=(clang-format-14); fi
+if [ "${1:-}" = --tests ]; then wanted=(clang-format-14 valgrind); fi
 
 say() { printf '%s\n' "packages: $*"; }
 

@@ -12,6 +12,7 @@
 
 #include "tools/command.h"
 #include "tools/commands/bench.h"
+#include "tools/commands/kernels.h"
 #include "tools/version.h"
 
 namespace {
@@ -80,6 +81,7 @@ int run_program(int argc, char** argv) {
   millrace::tools::add_doctor(app, code);
   millrace::tools::add_estimate(app, code);
   millrace::tools::add_bench(app, code);
+  millrace::tools::add_kernels(app, code);
   for (CLI::App* command : app.get_subcommands({}))
     command->set_version_flag("--version", version, "print the version and exit");
   try {

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Draws the figures of the README from bench/results/*.json, between its markers.
+
+usage: draw_figures.py [--check] [ROOT]
+
+A marker is <!-- figures: NAME --> … <!-- end of figures -->; NAME is a result of `millrace kernels`
+or `millrace floor`, or `comparisons` for all that set millrace beside others. With --check nothing
+is written: exit 1 if the README says other than the results.
+"""
+
+import json
+import pathlib
+import re
+import statistics
+import sys
+
+MARKER = re.compile(r"(<!-- figures: ([\w-]+) -->\n)(.*?)(<!-- end of figures -->)", re.S)
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "| " + " | ".join("---" for _ in head) + " |"]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
+
+
+def number(value):
+    """Three digits that count, at least."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def place(kept):
+    machine = kept["machine"]
+    kind = "virtual machine" if machine.get("virtual") else "machine"
+    return (f"{machine['cpu']}, {machine['cores']}-core {kind}, {kept['date']},"
+            f" commit {kept['commit']}")
+
+
+def kernels(kept):
+    result = kept["result"]
+    figures = result["kernels"]
+    isas = list(dict.fromkeys(f["isa"] for f in figures))
+    threads = sorted({f["threads"] for f in figures})
+    best = isas[-1]
+    by_key = {(f["type"], f["isa"], f["residency"], f["threads"], f["tokens"] > 1): f
+              for f in figures}
+
+    def cell(kind, residency, count):
+        one = by_key[kind, best, residency, count, False]
+        return f"{number(one['bytes_per_second'] / 1e9)} ({one['share']:.2f})"
+
+    head = ["type", "L2, GB/s (share)", "x scalar"]
+    head += [f"memory, {count} thread{'s' if count > 1 else ''}" for count in threads]
+    head += ["GMA/s, many tokens"] if any(f["tokens"] > 1 for f in figures) else []
+    rows = []
+    for kind in dict.fromkeys(f["type"] for f in figures):
+        row = [kind, cell(kind, "l2", threads[0]),
+               number(by_key[kind, best, "l2", threads[0], False]["times_scalar"])]
+        row += [cell(kind, "memory", count) for count in threads]
+        many = by_key.get((kind, best, "l2", threads[-1], True))
+        rows.append(row + ([number(many["multiply_adds_per_second"] / 1e9)] if many else []))
+    limits = ", ".join(
+        f"{number(limit['best_bytes_per_second'] / 1e9)} GB/s"
+        f" ({'L2' if limit['residency'] == 'l2' else 'memory'}, {limit['threads']})"
+        for limit in result["limits"])
+    return (f"Kernels `{best}`, weights per second and share of the plain read loop, which does"
+            f" {limits}; {place(kept)}; `{kept['command']}`.\n\n" + table(head, rows))
+
+
+def floor(kept):
+    result = kept["result"]
+    rows = [[way["name"], number(way["bytes_per_second"] / 1e9),
+             number(way["user_ms_per_gb"] + way["system_ms_per_gb"])]
+            for way in result["ways"] if not way.get("refused")]
+    return (f"Drive `{result.get('drive_model') or result['drive_name']}`: ways of reading at"
+            f" {result['piece_bytes'] >> 10} KiB x {result['queue_depth']};"
+            f" {place(kept)}; `{kept['command']}`.\n\n"
+            + table(["reader", "GB/s", "CPU ms per GB"], rows))
+
+
+def comparison_row(kept):
+    columns = {column["who"]: column for column in kept["columns"]}
+    medians = {who: statistics.median(column["values"]) for who, column in columns.items()}
+    own = medians.pop("millrace")
+    limit = medians.pop(kept["limit"], None) if kept.get("limit") else None
+    peers = ", ".join(f"{who} {columns[who]['version']}: {number(value)}"
+                      for who, value in medians.items())
+    ratio = f"{own / max(medians.values()):.2f}" if medians else ""
+    return [kept["title"], f"{number(own)} {kept['unit']}", peers, ratio,
+            f"{own / limit:.2f}" if limit else ""]
+
+
+def comparisons(all_kept):
+    chosen = [kept for kept in all_kept.values() if kept["kind"] == "comparison"]
+    if not chosen:
+        return "No comparison has been kept yet.\n"
+    chosen.sort(key=lambda kept: kept["name"])
+    places = list(dict.fromkeys(place(kept) for kept in chosen))
+    head = ["what", "millrace", "others", "ratio to the better", "of the limit"]
+    return ("Medians of runs by turns; " + "; ".join(places) + ".\n\n"
+            + table(head, [comparison_row(kept) for kept in chosen]))
+
+
+def drawn(name, results):
+    if name == "comparisons":
+        return comparisons(results)
+    if name not in results:
+        sys.exit(f"README.md: no bench/results/{name}.json for its figures")
+    kept = results[name]
+    return {"kernels": kernels, "floor": floor}[name](kept)
+
+
+def main():
+    words = [word for word in sys.argv[1:] if word != "--check"]
+    root = pathlib.Path(words[0] if words else pathlib.Path(__file__).resolve().parent.parent)
+    results = {}
+    for path in sorted((root / "bench" / "results").glob("*.json")):
+        results[path.stem] = json.loads(path.read_text(encoding="utf-8"))
+    readme = root / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    fresh = MARKER.sub(lambda match: match[1] + drawn(match[2], results) + match[4], text)
+    if "--check" not in sys.argv:
+        readme.write_text(fresh, encoding="utf-8")
+    elif fresh != text:
+        print("README.md: figures: other than bench/results says: run bench/draw_figures.py")
+        sys.exit(1)
+    print(f"figures: {len(MARKER.findall(text))} of the README, from {len(results)} results")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Runs measurements by turns and keeps all of their repeats in bench/results/NAME.json.
+
+usage: record.py NAME --title TEXT [--unit UNIT] [--rounds N] [--limit WHO] RUN...
+       record.py NAME --whole COMMAND...
+
+RUN is WHO|VERSION|FIGURE|COMMAND: FIGURE is the path of a number in the JSON object that the command
+prints (decode.tokens_per_second), or /REGEX/ whose first group is the number in its output; an
+empty VERSION stands for this repository's commit. The runs take turns, ROUNDS times. --limit names
+the one that is a limit and no rival. With --whole the JSON object that one command prints is kept
+as it is. Nothing else should be running. The format of the files: bench/README.md.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import re
+import shlex
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "bench" / "results"
+
+
+def output_of(*command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def first_match(path, pattern):
+    try:
+        match = re.search(pattern, pathlib.Path(path).read_text(encoding="utf-8"), re.M)
+    except OSError:
+        return None
+    return match[1].strip() if match else None
+
+
+def machine():
+    family = first_match("/proc/cpuinfo", r"^cpu family\s*:\s*(.*)$")
+    model = first_match("/proc/cpuinfo", r"^model\s*:\s*(.*)$")
+    memory = first_match("/proc/meminfo", r"^MemTotal:\s*(\d+)")
+    return {
+        "cpu": first_match("/proc/cpuinfo", r"^model name\s*:\s*(.*)$") or platform.machine(),
+        "cpu_family": f"{family}.{model}" if family else None,
+        "cores": len(os.sched_getaffinity(0)),
+        "virtual": bool(first_match("/proc/cpuinfo", r"^(flags\s*:.*\bhypervisor\b)")),
+        "memory_bytes": int(memory) * 1024 if memory else None,
+        "kernel": platform.release(),
+        "huge_pages": first_match("/sys/kernel/mm/transparent_hugepage/enabled", r"\[(\w+)\]"),
+    }
+
+
+def commit():
+    known = output_of("git", "rev-parse", "--short=10", "HEAD")
+    changed = output_of("git", "status", "--porcelain", "--untracked-files=no")
+    return known + ("+changes" if changed else "")
+
+
+def frame(name):
+    return {
+        "name": name,
+        "date": datetime.date.today().isoformat(),
+        "commit": commit(),
+        "compiler": output_of("c++", "--version").split("\n")[0],
+        "machine": machine(),
+    }
+
+
+def plain_words(command):
+    """Paths of this machine are nobody's business: only their last parts are kept."""
+    words = [word if not word.startswith("/") else pathlib.Path(word).name
+             for word in shlex.split(command)]
+    return shlex.join(words)
+
+
+def run(command):
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False,
+                          cwd=ROOT)
+    if done.returncode != 0:
+        sys.exit(f"{command}: exit code {done.returncode}\n{done.stderr}")
+    return done.stdout
+
+
+def figure(path, text):
+    if path.startswith("/"):
+        found = re.findall(path.strip("/"), text)
+        if not found:
+            sys.exit(f"no {path} in: {text[:500]}")
+        return float(found[-1])
+    value = json.loads(text)
+    for key in path.split("."):
+        value = value[key]
+    return float(value)
+
+
+def compare(arguments):
+    columns = []
+    for spec in arguments.runs:
+        who, version, path, command = spec.split("|", 3)
+        columns.append({"who": who, "version": version or commit(), "figure": path,
+                        "command": plain_words(command), "values": [], "run": command})
+    for turn in range(arguments.rounds):
+        for column in columns:
+            value = figure(column["figure"], run(column["run"]))
+            column["values"].append(value)
+            print(f"round {turn + 1}: {column['who']}: {value:.4g} {arguments.unit}", flush=True)
+    for column in columns:
+        del column["run"]
+    return {"kind": "comparison", "title": arguments.title, "unit": arguments.unit,
+            "limit": arguments.limit, "columns": columns}
+
+
+def whole(command):
+    text = run(command)
+    return {"kind": "whole", "command": plain_words(command), "result": json.loads(text)}
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("name")
+    parser.add_argument("--title", default="")
+    parser.add_argument("--unit", default="tokens/s")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--limit")
+    parser.add_argument("--whole")
+    parser.add_argument("runs", nargs="*")
+    arguments = parser.parse_args()
+    if not re.fullmatch(r"[a-z0-9-]+", arguments.name) or bool(arguments.whole) == bool(
+            arguments.runs):
+        parser.error("a name of a-z, 0-9 and -, and either --whole or runs")
+    kept = frame(arguments.name)
+    kept.update(whole(arguments.whole) if arguments.whole else compare(arguments))
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{arguments.name}.json"
+    path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    print(f"{path.relative_to(ROOT)} written; bench/draw_figures.py puts it into the README")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,326 @@
+#include "runtime/kernel_study/kernel_study.h"
+
+#include <fmt/format.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <optional>
+
+#include "io/pinned_memory.h"
+#include "kernels/dispatch.h"
+#include "runtime/base/limits.h"
+#include "runtime/kernel_study/study_team.h"
+#include "runtime/kernel_study/weight_sample.h"
+#include "runtime/machine.h"
+
+namespace millrace {
+
+namespace {
+
+constexpr double sample_seconds = 2e-3;  // shorter passes are repeated until they take so long
+constexpr unsigned scalar_repeats_max = 3;
+
+std::uint64_t cache_bytes(int name, std::uint64_t otherwise) {
+  const long bytes = sysconf(name);
+  return bytes > 0 ? static_cast<std::uint64_t>(bytes) : otherwise;
+}
+
+double median_of(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+bool has_product(DType type, bool unrounded) {
+  const KernelTable& table = *supported_kernels().front();
+  const auto id = static_cast<std::size_t>(type);
+  if (table.matmul_f32[id] != nullptr) return true;
+  return !unrounded && (table.matmul_q8[id] != nullptr || table.matmul_q8_super[id] != nullptr);
+}
+
+std::vector<DType> all_types(bool unrounded) {
+  std::vector<DType> types;
+  for (std::size_t id = 0; id < dtype_count; ++id)
+    if (has_product(static_cast<DType>(id), unrounded)) types.push_back(static_cast<DType>(id));
+  return types;
+}
+
+Result<std::vector<DType>> chosen_types(const KernelStudyOptions& options) {
+  const std::vector<DType> all = all_types(options.float_activations);
+  if (options.types.empty()) return all;
+  std::vector<DType> chosen;
+  for (const std::string& name : options.types) {
+    const auto is_it = [&](DType type) {
+      return strcasecmp(dtype_info(type).name, name.c_str()) == 0;
+    };
+    const auto found = std::find_if(all.begin(), all.end(), is_it);
+    if (found == all.end()) {
+      std::string names;
+      for (const DType type : all) names += std::string(" ") + dtype_info(type).name;
+      return Error{ErrorCode::usage,
+                   fmt::format("--type {}: no product has weights of that type; the types are{}",
+                               name.substr(0, 40), names)};
+    }
+    chosen.push_back(*found);
+  }
+  return chosen;
+}
+
+// Slowest first; the first is scalar.
+Result<std::vector<const KernelTable*>> chosen_tables(const KernelStudyOptions& options) {
+  std::vector<const KernelTable*> tables;
+  for (const std::string& name : options.isas) {
+    MILLRACE_ASSIGN(const KernelTable* const table, choose_kernels(name));
+    tables.push_back(table);
+  }
+  std::vector<const KernelTable*> chosen;
+  for (const KernelTable* table : supported_kernels()) {
+    const bool wanted = std::find(tables.begin(), tables.end(), table) != tables.end();
+    if (chosen.empty() || tables.empty() || wanted) chosen.push_back(table);
+  }
+  return chosen;
+}
+
+Status check_options(const KernelStudyOptions& options) {
+  if (options.columns == 0 || options.columns % 256 != 0 || options.columns > 65536)
+    return Error{ErrorCode::usage,
+                 fmt::format("--columns {}: a multiple of 256 up to 65536", options.columns)};
+  if (options.tokens == 0 || options.tokens > limits::batch_tokens_max)
+    return Error{ErrorCode::usage,
+                 fmt::format("--tokens {}: 1 to {}", options.tokens, limits::batch_tokens_max)};
+  if (options.repeats == 0 || options.repeats > 1000)
+    return Error{ErrorCode::usage, fmt::format("--repeats {}: 1 to 1000", options.repeats)};
+  for (const unsigned threads : options.threads)
+    if (threads == 0 || threads > limits::threads_max)
+      return Error{ErrorCode::usage,
+                   fmt::format("--threads {}: 1 to {}", threads, limits::threads_max)};
+  return {};
+}
+
+void fill_in(KernelStudy& study) {
+  KernelStudyOptions& options = study.options;
+  study.l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, 512 * KiB);
+  if (options.memory_bytes == 0)
+    options.memory_bytes =
+        std::clamp(2 * cache_bytes(_SC_LEVEL3_CACHE_SIZE, 0), 256 * MiB, 512 * MiB);
+  if (!options.threads.empty()) return;
+  options.threads.push_back(1);
+  if (const unsigned cores = read_machine().cores; cores > 1) options.threads.push_back(cores);
+}
+
+// All cells with one number of threads.
+class TeamStudy {
+ public:
+  TeamStudy(KernelStudy& study, std::span<const KernelTable* const> tables,
+            const ActivationSample& inputs, StudyTeam team)
+      : study_(study), tables_(tables), inputs_(inputs), team_(std::move(team)) {}
+
+  Status make_memory(std::span<const DType> types) {
+    std::uint64_t bytes = 0;
+    for (const DType type : types)
+      bytes = std::max(bytes, sample_of(type, Residency::memory).bytes());
+    MILLRACE_ASSIGN(blocks_, memory_.allocate(team_.threads(), bytes));
+    const PinnedMemoryStats stats = memory_.stats();
+    study_.huge_bytes = std::max(study_.huge_bytes, stats.huge_bytes);
+    study_.mapped_bytes = std::max(study_.mapped_bytes, stats.bytes);
+    for (const Residency residency : {Residency::l2, Residency::memory})
+      study_.limits.push_back({residency, team_.threads(), 0, {}});
+    return {};
+  }
+
+  void measure(DType type, Residency residency, std::uint32_t tokens) {
+    const WeightSample sample = sample_of(type, residency);
+    const auto fill = [&](unsigned i) { sample.fill(blocks_[i].data, i); };
+    team_.run(1, fill);
+    cell_ = {type, residency, tokens, sample.bytes(), {}};
+    for (unsigned i = 0; i < team_.threads(); ++i)
+      cell_.weights.push_back(sample.view(blocks_[i].data));
+    y_.assign(team_.threads(), std::vector<float>(tokens * sample.rows()));
+    const std::size_t first = study_.figures.size();
+    for (const KernelTable* table : tables_) study_.figures.push_back(open_figure(*table));
+    std::vector<unsigned> passes;
+    for (std::size_t i = 0; i < tables_.size(); ++i)
+      passes.push_back(warm_up(*tables_[i], study_.figures[first + i]));
+    for (unsigned repeat = 0; repeat < study_.options.repeats; ++repeat) {
+      if (tokens == 1) read_loop();
+      for (std::size_t i = 0; i < tables_.size(); ++i) {
+        const bool slow = residency == Residency::memory || tokens > 1;
+        if (i == 0 && repeat >= (slow ? 1 : scalar_repeats_max)) continue;
+        repeat_product(*tables_[i], passes[i], study_.figures[first + i]);
+      }
+    }
+    const double scalar = study_.figures[first].median();
+    for (std::size_t i = first; i < study_.figures.size(); ++i)
+      study_.figures[i].scalar_bytes_per_second = scalar;
+  }
+
+ private:
+  // What the threads do now.
+  struct Cell {
+    DType type;
+    Residency residency;
+    std::uint32_t tokens;
+    std::uint64_t bytes;  // of each thread
+    std::vector<WeightRows> weights;
+  };
+
+  WeightSample sample_of(DType type, Residency residency) const {
+    const std::uint64_t bytes = residency == Residency::l2
+                                    ? study_.l2_bytes / 2
+                                    : study_.options.memory_bytes / team_.threads();
+    return {type, study_.options.columns, bytes};
+  }
+
+  KernelFigure open_figure(const KernelTable& table) const {
+    KernelFigure figure{};
+    figure.type = cell_.type;
+    figure.isa = table.name;
+    figure.residency = cell_.residency;
+    figure.threads = team_.threads();
+    figure.tokens = cell_.tokens;
+    figure.bytes = cell_.bytes * team_.threads();
+    figure.multiply_adds = std::uint64_t{cell_.tokens} * team_.threads() *
+                           cell_.weights.front().rows * study_.options.columns;
+    return figure;
+  }
+
+  double run_product(const KernelTable& table, unsigned passes) {
+    const auto product = [&](unsigned i) {
+      inputs_.multiply(table, cell_.type, study_.options.float_activations, cell_.weights[i],
+                       cell_.tokens, y_[i].data());
+    };
+    return team_.run(passes, product);
+  }
+
+  // One pass, whose outputs are compared with the scalar ones; how many passes make a sample.
+  unsigned warm_up(const KernelTable& table, KernelFigure& figure) {
+    for (auto& y : y_) std::fill(y.begin(), y.end(), std::numeric_limits<float>::quiet_NaN());
+    const double seconds = run_product(table, 1);
+    if (&table == tables_.front()) expected_ = y_;
+    figure.same_bits = true;
+    for (std::size_t i = 0; i < y_.size(); ++i)
+      figure.same_bits &=
+          std::memcmp(y_[i].data(), expected_[i].data(), y_[i].size() * sizeof(float)) == 0;
+    return passes_for(seconds);
+  }
+
+  static unsigned passes_for(double seconds) {
+    return static_cast<unsigned>(std::clamp(sample_seconds / seconds, 1.0, 1e6));
+  }
+
+  void repeat_product(const KernelTable& table, unsigned passes, KernelFigure& figure) {
+    const double seconds = run_product(table, passes);
+    figure.bytes_per_second.push_back(static_cast<double>(figure.bytes * passes) / seconds);
+  }
+
+  void read_loop() {
+    const KernelTable& table = *supported_kernels().back();
+    std::uint64_t sums[limits::threads_max];
+    const std::uint64_t bytes = round_down(cell_.bytes, 8);
+    const auto read = [&](unsigned i) { sums[i] += table.read_all(blocks_[i].data, bytes); };
+    const unsigned passes = passes_for(team_.run(1, read));
+    const double seconds = team_.run(passes, read);
+    ReadLimit& limit =
+        study_.limits[study_.limits.size() - (cell_.residency == Residency::l2 ? 2 : 1)];
+    limit.bytes = bytes * team_.threads();
+    limit.bytes_per_second.push_back(static_cast<double>(limit.bytes * passes) / seconds);
+  }
+
+  KernelStudy& study_;
+  std::span<const KernelTable* const> tables_;
+  const ActivationSample& inputs_;
+  StudyTeam team_;
+  PinnedMemory memory_;
+  std::vector<PinnedBlock> blocks_;  // one a thread
+  Cell cell_{};
+  std::vector<std::vector<float>> y_, expected_;  // of each thread
+};
+
+std::string cell_text(DType type, Residency residency, unsigned threads, std::uint32_t tokens) {
+  return fmt::format("{} {}, {} thread{}, {} token{}", dtype_info(type).name,
+                     residency == Residency::l2 ? "in L2" : "from memory", threads,
+                     threads == 1 ? "" : "s", tokens, tokens == 1 ? "" : "s");
+}
+
+}  // namespace
+
+const char* residency_name(Residency residency) noexcept {
+  return residency == Residency::l2 ? "l2" : "memory";
+}
+
+double ReadLimit::best() const noexcept {
+  return bytes_per_second.empty()
+             ? 0
+             : *std::max_element(bytes_per_second.begin(), bytes_per_second.end());
+}
+
+double KernelFigure::median() const noexcept { return median_of(bytes_per_second); }
+
+double KernelFigure::multiply_adds_per_second() const noexcept {
+  return median() * static_cast<double>(multiply_adds) / static_cast<double>(bytes);
+}
+
+const ReadLimit& KernelStudy::limit_of(const KernelFigure& figure) const {
+  const auto found = std::find_if(limits.begin(), limits.end(), [&](const ReadLimit& limit) {
+    return limit.residency == figure.residency && limit.threads == figure.threads;
+  });
+  MILLRACE_CHECK(found != limits.end());
+  return *found;
+}
+
+double KernelStudy::share(const KernelFigure& figure) const {
+  return figure.tokens > 1 ? 0 : figure.median() / limit_of(figure).best();
+}
+
+Result<KernelStudy> study_kernels(const KernelStudyOptions& options, ProgressLine& progress,
+                                  const std::atomic<bool>& cancel) {
+  MILLRACE_TRY(check_options(options));
+  MILLRACE_ASSIGN(const std::vector<DType> types, chosen_types(options));
+  MILLRACE_ASSIGN(const auto tables, chosen_tables(options));
+  KernelStudy study;
+  study.options = options;
+  fill_in(study);
+  const ActivationSample inputs(*supported_kernels().back(), options.columns, options.tokens);
+  std::size_t done = 0;
+  const std::size_t cells = study.options.threads.size() * types.size() * 3;
+  for (const unsigned threads : study.options.threads) {
+    MILLRACE_ASSIGN(StudyTeam made, StudyTeam::create(threads));
+    TeamStudy team(study, tables, inputs, std::move(made));
+    MILLRACE_TRY(team.make_memory(types));
+    for (const DType type : types) {
+      const auto measure = [&](Residency residency, std::uint32_t tokens) -> Status {
+        if (cancel.load()) return Error{ErrorCode::cancelled, "cancelled while measuring kernels"};
+        progress.show("measuring", static_cast<double>(done++) / static_cast<double>(cells),
+                      cell_text(type, residency, threads, tokens));
+        team.measure(type, residency, tokens);
+        return {};
+      };
+      MILLRACE_TRY(measure(Residency::l2, 1));
+      MILLRACE_TRY(measure(Residency::memory, 1));
+      if (options.tokens > 1) MILLRACE_TRY(measure(Residency::l2, options.tokens));
+    }
+  }
+  progress.clear();
+  return study;
+}
+
+Status check_study(const KernelStudy& study) {
+  for (const KernelFigure& figure : study.figures) {
+    const std::string name =
+        fmt::format("{} {}", figure.isa,
+                    cell_text(figure.type, figure.residency, figure.threads, figure.tokens));
+    if (!figure.same_bits)
+      return Error{ErrorCode::verify, name + ": other bits than the scalar kernel's"};
+    if (study.judges_shares() && study.share(figure) > kernel_share_max)
+      return Error{ErrorCode::verify,
+                   fmt::format("{}: {:.2f} of the read loop, which is then no limit", name,
+                               study.share(figure))};
+  }
+  return {};
+}
+
+}  // namespace millrace

@@ -18,10 +18,17 @@ struct Parts {
 constexpr Parts scalar_parts{&scalar_kernels, &scalar_super_kernels};
 #if defined(__x86_64__)
 constexpr Parts avx2_parts{&avx2_kernels, &avx2_super_kernels};
+constexpr Parts avxvnni_parts{&avxvnni_kernels, &avxvnni_super_kernels};
 constexpr Parts avx512_parts{&avx512_kernels, &avx512_super_kernels};
 constexpr Parts avx512vnni_parts{&avx512vnni_kernels, &avx512vnni_super_kernels};
 #else
-constexpr Parts avx2_parts, avx512_parts, avx512vnni_parts;
+constexpr Parts avx2_parts, avxvnni_parts, avx512_parts, avx512vnni_parts;
+#endif
+#if defined(__aarch64__)
+constexpr Parts neon_parts{&neon_kernels, &neon_super_kernels};
+constexpr Parts neon_dotprod_parts{&neon_dotprod_kernels, &neon_dotprod_super_kernels};
+#else
+constexpr Parts neon_parts, neon_dotprod_parts;
 #endif
 
 struct Need {
@@ -57,10 +64,10 @@ struct Isa {
 // CONTRACT's names, slowest first.
 constexpr std::array isas = {
     Isa{"scalar", scalar_parts, {}, {}},
-    Isa{"neon", {}, {neon}, {}},
-    Isa{"neon-dotprod", {}, {neon, dotprod}, {}},
+    Isa{"neon", neon_parts, {neon}, {}},
+    Isa{"neon-dotprod", neon_dotprod_parts, {neon, dotprod}, {}},
     Isa{"avx2", avx2_parts, {avx2, fma, f16c}, os_avx},
-    Isa{"avxvnni", {}, {avx2, fma, f16c, avxvnni}, os_avx},
+    Isa{"avxvnni", avxvnni_parts, {avx2, fma, f16c, avxvnni}, os_avx},
     Isa{"avx512",
         avx512_parts,
         {avx512f, avx512bw, avx512vl, avx512dq, avx2, fma, f16c},

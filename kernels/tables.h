@@ -12,10 +12,17 @@ extern const WeightKernels scalar_super_kernels;
 #if defined(__x86_64__)
 extern const KernelTable avx2_kernels;
 extern const WeightKernels avx2_super_kernels;
+extern const KernelTable avxvnni_kernels;
+extern const WeightKernels avxvnni_super_kernels;
 extern const KernelTable avx512_kernels;
 extern const WeightKernels avx512_super_kernels;
 extern const KernelTable avx512vnni_kernels;
 extern const WeightKernels avx512vnni_super_kernels;
+#elif defined(__aarch64__)
+extern const KernelTable neon_kernels;
+extern const WeightKernels neon_super_kernels;
+extern const KernelTable neon_dotprod_kernels;
+extern const WeightKernels neon_dotprod_super_kernels;
 #endif
 
 }  // namespace millrace

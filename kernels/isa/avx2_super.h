@@ -1,4 +1,4 @@
-// What super-blocks need beyond the AVX2 policy. Meanings: kernels/isa/README.md. Included by the
+// What super-blocks need beyond an AVX2 policy. Meanings: kernels/isa/README.md. Included by the
 // super-block tables of AVX2 and its extensions only.
 #pragma once
 
@@ -7,7 +7,17 @@
 namespace millrace {
 namespace {
 
-struct Avx2Super : Avx2 {
+template <class Base>
+struct Avx2SuperOf : Base {
+  using Base::add_i;
+  using Base::bit_of_byte;
+  using Base::load_16;
+  using Base::table_b64;
+  using Base::two_lanes;
+  using typename Base::B64;
+  using typename Base::F32x16;
+  using typename Base::I32x16;
+
   // --- 64 bytes ---
   static B64 load_rows(const std::byte* const (&rows)[4], std::size_t offset) {
     return {two_lanes(rows[0] + offset, rows[1] + offset),
@@ -20,8 +30,8 @@ struct Avx2Super : Avx2 {
     return {load_32(front), load_32(back)};
   }
   static void load_halves(const std::byte* p, B64& front, B64& back) {
-    front = load_quad<32>(p);
-    back = load_quad<32>(p + 16);
+    front = Base::template load_quad<32>(p);
+    back = Base::template load_quad<32>(p + 16);
   }
   static B64 shift_by_lane(const B64& a) {
     return {_mm256_srlv_epi64(a.lo, _mm256_setr_epi64x(0, 0, 2, 2)),
@@ -128,7 +138,7 @@ struct Avx2Super : Avx2 {
 
   static I32x16 dot_signed(const B64& w_lo, const B64& a_lo, const B64& abs_lo, const B64& w_hi,
                            const B64& a_hi, const B64& abs_hi) {
-    return add_i(dot_small(w_lo, a_lo, abs_lo), dot_small(w_hi, a_hi, abs_hi));
+    return add_i(Base::dot_small(w_lo, a_lo, abs_lo), Base::dot_small(w_hi, a_hi, abs_hi));
   }
 
   // --- four rows by four blocks (or tokens) ---
@@ -206,6 +216,8 @@ struct Avx2Super : Avx2 {
     return {x, x};
   }
 };
+
+using Avx2Super = Avx2SuperOf<Avx2>;
 
 }  // namespace
 }  // namespace millrace

@@ -66,6 +66,8 @@ TEST_CASE("dispatch: a CPU that lacks an ISA is told which features") {
   cpu = everything();
   cpu.amx_int8 = false;
   CHECK(contains(refusal("amx", cpu), "this CPU lacks AMX-INT8"));
+  cpu.avxvnni = false;
+  CHECK(contains(refusal("avxvnni", cpu), "this CPU lacks AVX-VNNI"));
 }
 
 TEST_CASE("dispatch: an ISA that the operating system does not enable is refused and not default") {
@@ -93,7 +95,8 @@ TEST_CASE("dispatch: an ISA that the CPU has but the build lacks is refused by t
   }
 #if defined(__x86_64__)
   CHECK(missing == 2);
-  CHECK(std::string(choose_kernels("avx512vnni", everything()).value()->name) == "avx512vnni");
+  for (const char* name : {"avx2", "avxvnni", "avx512", "avx512vnni"})
+    CHECK(std::string(choose_kernels(name, everything()).value()->name) == name);
 #endif
 }
 

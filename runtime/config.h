@@ -37,6 +37,7 @@ struct EngineConfig {
   SizeSpec trunk;                    // of the trunk; unset: the preset's
   std::uint32_t context = 0;         // positions; 0: the smaller of the model's and context_default
   std::uint32_t threads = 0;         // 0: all physical cores of the fastest kind
+  std::uint32_t sequences = 1;       // sessions at a time (--parallel)
   std::uint32_t batch_tokens = 512;  // prompt tokens that go through the layers together (-ub)
   KvType kv = KvType::f16;
   ActivationMode activations = ActivationMode::q8;
@@ -55,5 +56,6 @@ struct EngineConfig {
 };
 
 inline constexpr std::uint32_t context_default = 4096;
+inline constexpr std::uint32_t sequences_max = 256;
 
 }  // namespace millrace

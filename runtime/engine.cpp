@@ -13,6 +13,7 @@
 #include "runtime/machine.h"
 #include "runtime/mirror.h"
 #include "runtime/pack.h"
+#include "runtime/together_cursor.h"
 
 namespace millrace {
 
@@ -210,8 +211,9 @@ Status Engine::build_pipeline() {
   walk_ = std::make_unique<BatchWalk>(
       BatchWalk::Parts{spec_, *kernels_, config_.activations, *trunk_, loader_.get(), *arena_,
                        activity_, cancel_, prefetcher_.get(), guard_.get()},
-      plan_.batch_tokens);
+      plan_.batch_tokens, plan_.logits_rows);
   places_.resize(plan_.batch_tokens);
+  enders_.resize(plan_.batch_tokens);
   return {};
 }
 
@@ -245,6 +247,25 @@ Status Engine::check_tokens(std::span<const TokenId> tokens, std::size_t positio
   return {};
 }
 
+// Of the tokens in places_, the first `tokens`, of which the last `wanted` have logits to be handed
+// out. `shown`: with progress.
+Status Engine::walk_part(std::size_t tokens, std::size_t wanted, std::size_t part,
+                         std::size_t parts, bool shown,
+                         FunctionRef<void(std::size_t, const float*)> logits) {
+  const auto show_layer = [&](LayerIndex layer) {
+    const double layers = spec_.hparams.layers;
+    progress_.show("prompt",
+                   (static_cast<double>(part) + (layer + 1) / layers) / static_cast<double>(parts),
+                   fmt::format("layer {} of {}, part {} of {}: {} tokens", layer + 1,
+                               spec_.hparams.layers, part + 1, parts, tokens));
+  };
+  const FunctionRef<void(LayerIndex)> hook(show_layer);
+  walk_->set_layer_hook(shown ? &hook : nullptr);
+  const Status done = walk_->run({places_.data(), tokens}, wanted, logits);
+  walk_->set_layer_hook(nullptr);
+  return done;
+}
+
 Status Engine::process(Session& session, std::span<const TokenId> tokens, LogitsWanted wanted,
                        FunctionRef<void(std::size_t, const float*)> logits) {
   MILLRACE_TRY(check_tokens(tokens, session.room()));
@@ -256,31 +277,48 @@ Status Engine::process(Session& session, std::span<const TokenId> tokens, Logits
     for (std::size_t i = 0; i < count; ++i)
       places_[i] = {tokens[first + i], static_cast<std::uint32_t>(before + first + i),
                     &session.state_};
-    const auto show_layer = [&](LayerIndex layer) {
-      const double layers = spec_.hparams.layers;
-      progress_.show(
-          "prompt", (static_cast<double>(part) + (layer + 1) / layers) / static_cast<double>(parts),
-          fmt::format("layer {} of {}, tokens {} to {} of {}", layer + 1, spec_.hparams.layers,
-                      first + 1, first + count, tokens.size()));
-    };
-    const FunctionRef<void(LayerIndex)> hook(show_layer);
-    walk_->set_layer_hook(tokens.size() > 1 ? &hook : nullptr);
-    const bool last = part + 1 == parts;
-    const LogitsWanted now = wanted == LogitsWanted::last && !last ? LogitsWanted::none : wanted;
+    const std::size_t last = wanted == LogitsWanted::last && part + 1 == parts ? 1 : 0;
     const Status done =
-        walk_->run({places_.data(), count}, now,
-                   [&](std::size_t index, const float* row) { logits(first + index, row); });
-    walk_->set_layer_hook(nullptr);
+        walk_part(count, wanted == LogitsWanted::all ? count : last, part, parts, tokens.size() > 1,
+                  [&](std::size_t index, const float* row) { logits(first + index, row); });
     if (!done) {
       progress_.clear();
       session.rewind(before);
       return done.error();
     }
-    session.tokens_.insert(session.tokens_.end(),
-                           tokens.begin() + static_cast<std::ptrdiff_t>(first),
-                           tokens.begin() + static_cast<std::ptrdiff_t>(first + count));
+    session.append(tokens.subspan(first, count));
   }
   if (tokens.size() > 1) progress_.clear();
+  return {};
+}
+
+Status Engine::process_together(std::span<const SequenceTokens> sequences,
+                                FunctionRef<void(std::size_t, const float*)> logits) {
+  std::size_t all = 0;
+  for (const SequenceTokens& each : sequences) {
+    MILLRACE_TRY(check_tokens(each.tokens, each.session->room()));
+    MILLRACE_CHECK(!each.tokens.empty());
+    all += each.tokens.size();
+  }
+  // So the logits of a part are handed out in one go, or none of them.
+  MILLRACE_CHECK(sequences.size() <= plan_.sequences && plan_.sequences <= plan_.logits_rows);
+  TogetherCursor cursor(sequences);
+  const std::size_t parts = (all + plan_.batch_tokens - 1) / plan_.batch_tokens;
+  for (std::size_t part = 0; part < parts; ++part) {
+    const std::size_t count = std::min<std::size_t>(plan_.batch_tokens, all - cursor.taken());
+    const std::size_t ending = cursor.take({places_.data(), count}, enders_);
+    const Status done = walk_part(count, ending, part, parts, all > sequences.size(),
+                                  [&](std::size_t index, const float* row) {
+                                    logits(enders_[index - (count - ending)], row);
+                                  });
+    if (!done) {
+      progress_.clear();
+      cursor.rewind();
+      return done.error();
+    }
+    cursor.append();
+  }
+  if (all > sequences.size()) progress_.clear();
   return {};
 }
 

@@ -41,6 +41,15 @@ struct EngineCounters {
   std::uint64_t small_bytes = 0;  // headers and vectors, read outside the scheduler
 };
 
+// Of which tokens of process() the logits are handed out.
+enum class LogitsWanted : std::uint8_t { none, last, all };
+
+// What one sequence takes in a step that it shares with others.
+struct SequenceTokens {
+  Session* session;
+  std::span<const TokenId> tokens;  // not empty
+};
+
 class Engine;
 
 // Asked once a model is known and planned (spec, tokenizer, plan) and nothing of it is in memory:
@@ -58,7 +67,7 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // `memory` error if its KV cache cannot be had. The plan holds room for one.
+  // `memory` error if its KV cache cannot be had. The plan holds room for --parallel of them.
   Result<Session> new_session();
 
   // Takes `tokens` through the model behind those that the session has, in parts of at most -ub.
@@ -67,6 +76,14 @@ class Engine {
   // recurrent state has moved on.
   Status process(Session& session, std::span<const TokenId> tokens, LogitsWanted wanted,
                  FunctionRef<void(std::size_t, const float*)> logits);
+  // Takes the tokens of several sequences through the model together: trunk and each expert are
+  // read once for all of them (once per part of -ub tokens), and each sequence's logits are what
+  // process() alone gives, bit by bit. `logits` gets (index in `sequences`, vocabulary floats) for
+  // the last token of each. No session twice; at most Plan::sequences of them. Errors as process();
+  // then a session whose logits were handed out has its tokens, the others are as before, or empty
+  // where a sliding window or a recurrent state has moved on.
+  Status process_together(std::span<const SequenceTokens> sequences,
+                          FunctionRef<void(std::size_t, const float*)> logits);
   // `usage` error if there are more than `positions` of them or an id is outside the vocabulary:
   // what process() refuses, for asking beforehand.
   Status check_tokens(std::span<const TokenId> tokens, std::size_t positions) const;
@@ -115,6 +132,8 @@ class Engine {
   Status load_trunk();
   Status build_pipeline();
   Status make_prefetcher();
+  Status walk_part(std::size_t tokens, std::size_t wanted, std::size_t part, std::size_t parts,
+                   bool shown, FunctionRef<void(std::size_t, const float*)> logits);
 
   EngineConfig config_;
   ProgressLine& progress_;
@@ -148,7 +167,8 @@ class Engine {
   std::unique_ptr<PoolGuard> guard_;
   std::unique_ptr<ComputeArena> arena_;
   std::unique_ptr<BatchWalk> walk_;
-  std::vector<TokenPlace> places_;
+  std::vector<TokenPlace> places_;     // of the part that runs
+  std::vector<std::uint32_t> enders_;  // the sequences that end in it, in the order of their tokens
 };
 
 }  // namespace millrace

@@ -1,6 +1,7 @@
 // generate(): prompt in, text out, with everything that the report needs measured on the way.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -26,6 +27,7 @@ struct GenerateOptions {
   SamplingOptions sampling;
   std::vector<std::string> stop;
   bool ignore_eos = false;
+  const std::atomic<bool>* cancel = nullptr;  // of this one of generate_many(); may be null
   // Told of control tokens, in order with the text; null: nobody. See OutputParser.
   const ControlSink* control = nullptr;
   std::string echo;        // handed to the text sink first, once nothing can be refused any more
@@ -41,6 +43,11 @@ struct PhaseReport {
   std::uint64_t tokens = 0;
   double seconds = 0;
   EngineCounters counters;  // of the phase alone
+  // From the counters: the sum of what the activity clock tells.
+  void set_seconds() noexcept {
+    const ActivityTimes& times = counters.times;
+    seconds = static_cast<double>(times.compute_ns + times.stalled_ns + times.other_ns) * 1e-9;
+  }
   double tokens_per_second() const noexcept {
     return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
   }

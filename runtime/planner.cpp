@@ -15,6 +15,7 @@ namespace millrace {
 
 namespace {
 
+constexpr std::uint32_t logits_rows_least = 16;
 constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max() / 4;
 
 // Measured on an idle engine: pages of program and libraries about 9 MiB; a token of the vocabulary
@@ -155,6 +156,9 @@ Status check_config(const EngineConfig& config) {
   if (config.batch_tokens < 1 || config.batch_tokens > limits::batch_tokens_max)
     return Error{ErrorCode::usage, fmt::format("-ub {}: must be 1 to {}", config.batch_tokens,
                                                limits::batch_tokens_max)};
+  if (config.sequences < 1 || config.sequences > sequences_max)
+    return Error{ErrorCode::usage,
+                 fmt::format("--parallel {}: must be 1 to {}", config.sequences, sequences_max)};
   return {};
 }
 
@@ -168,9 +172,10 @@ std::string Plan::describe() const {
   if (slots.slots > 0)
     text +=
         fmt::format(", expert cache {} ({} slots)", format_bytes(slots.mapped_bytes), slots.slots);
-  text += fmt::format(", KV cache {} ({} positions), workspace {} (-ub {}), program {}",
-                      format_bytes(kv_bytes), context, format_bytes(workspace_bytes), batch_tokens,
-                      format_bytes(program_bytes));
+  const std::string times = sequences > 1 ? fmt::format("{} x ", sequences) : std::string();
+  text += fmt::format(", KV cache {} ({}{} positions), workspace {} (-ub {}), program {}",
+                      format_bytes(kv_bytes), times, context, format_bytes(workspace_bytes),
+                      batch_tokens, format_bytes(program_bytes));
   return text;
 }
 
@@ -181,11 +186,18 @@ Result<Plan> make_plan(const PlanInput& input) {
   MILLRACE_ASSIGN(plan.context, choose_context(input));
   plan.threads = input.config.threads != 0 ? input.config.threads
                                            : std::min(input.machine.cores, limits::threads_max);
-  plan.batch_tokens = std::min(input.config.batch_tokens, plan.context);
+  plan.sequences = input.config.sequences;
+  // A step of all sequences goes through in one part, and past the head in one pass.
+  const std::uint64_t positions = std::uint64_t{plan.context} * plan.sequences;
+  plan.batch_tokens = std::max(
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(input.config.batch_tokens, positions)),
+      plan.sequences);
+  plan.logits_rows = std::max(logits_rows_least, plan.sequences);
   plan.available_bytes = input.machine.memory_available;
-  plan.kv_bytes =
-      SequenceState::bytes(input.spec.hparams, plan.context, input.config.kv, plan.batch_tokens);
-  plan.workspace_bytes = BatchWalk::bytes(input.spec, plan.batch_tokens, plan.threads);
+  plan.kv_bytes = plan.sequences * SequenceState::bytes(input.spec.hparams, plan.context,
+                                                        input.config.kv, plan.batch_tokens);
+  plan.workspace_bytes =
+      BatchWalk::bytes(input.spec, plan.batch_tokens, plan.logits_rows, plan.threads);
   plan.measuring_bytes = measuring_bytes(input);
   plan.program_bytes = program_bytes(input.spec);
   MILLRACE_TRY(plan_trunk_part(input, preset, plan));

@@ -19,13 +19,15 @@ namespace millrace {
 struct Plan {
   TrunkPlan trunk;
   SlotPlan slots;
-  std::uint64_t kv_bytes = 0;         // of one session, recurrent states included
+  std::uint64_t kv_bytes = 0;         // of all sessions, recurrent states included
   std::uint64_t workspace_bytes = 0;  // activations, logits, scratch
   std::uint64_t measuring_bytes = 0;  // what the drive's floor is measured into during the run
   std::uint64_t program_bytes = 0;    // code, libraries, tokenizer, reading buffers: estimated
   std::uint32_t context = 0;
   std::uint32_t threads = 0;
   std::uint32_t batch_tokens = 0;
+  std::uint32_t sequences = 1;    // sessions at a time, each of `context` positions
+  std::uint32_t logits_rows = 0;  // tokens that share a pass over the head
   std::uint64_t available_bytes = 0;
 
   std::uint64_t total_bytes() const noexcept {

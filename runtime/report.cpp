@@ -356,7 +356,10 @@ std::string note_rows(const Engine& engine) {
 
 }  // namespace
 
-std::string report_table(const Engine& engine, const GenerateResult& result) {
+namespace {
+
+// All rows but the last.
+std::string report_body(const Engine& engine, const GenerateResult& result) {
   const Figures figures(engine, result);
   const ModelSpec& spec = engine.spec();
   const ActivityTimes& times = result.decode.counters.times;
@@ -394,10 +397,64 @@ std::string report_table(const Engine& engine, const GenerateResult& result) {
   text += drive_rows(engine);
   if (figures.floor.rate > 0) text += row("floor", floor_row(figures.floor));
   text += row("memory", memory_row(engine));
-  text += note_rows(engine);
-  text += row("finish", fmt::format("{}, seed {}, state {}", finish_reason_name(result.finish),
-                                    result.seed, hash_hex(result.state_hash)));
+  return text + note_rows(engine);
+}
+
+std::string finish_text(const GenerateResult& result) {
+  return fmt::format("{}, seed {}, state {}", finish_reason_name(result.finish), result.seed,
+                     hash_hex(result.state_hash));
+}
+
+double bytes_per_step(const ManyResult& result) {
+  if (result.decode_steps == 0) return 0;
+  return static_cast<double>(result.decode.counters.reads.bytes) /
+         static_cast<double>(result.decode_steps);
+}
+
+Json sequence_json(const GenerateResult& result) {
+  Json json = Json::object();
+  json.set("text", result.text);
+  json.set("finish_reason", finish_reason_name(result.finish));
+  if (result.error) json.set("error", result.error->what);
+  json.set("seed", result.seed);
+  json.set("state_hash", hash_hex(result.state_hash));
+  json.set("prompt", phase_json(result.prompt));
+  return json.set("decode", phase_json(result.decode));
+}
+
+}  // namespace
+
+std::string report_table(const Engine& engine, const GenerateResult& result) {
+  return report_body(engine, result) + row("finish", finish_text(result));
+}
+
+std::string report_table(const Engine& engine, const ManyResult& result) {
+  std::string text = report_body(engine, result.summary());
+  text += row("parallel",
+              fmt::format("{} sequences, {} at a time: {} steps of decode, {} read in each",
+                          result.sequences.size(), engine.plan().sequences, result.decode_steps,
+                          format_bytes(static_cast<std::uint64_t>(bytes_per_step(result)))));
+  for (std::size_t i = 0; i < result.sequences.size(); ++i) {
+    const GenerateResult& each = result.sequences[i];
+    text +=
+        row(fmt::format("  {}", i + 1),
+            fmt::format("{} + {} tokens, {:.1f} tokens/s, {}", each.prompt.tokens,
+                        each.decode.tokens, each.decode.tokens_per_second(), finish_text(each)));
+  }
   return text;
+}
+
+Json report_json(const Engine& engine, const ManyResult& result) {
+  Json json = report_json(engine, result.summary());
+  for (const char* key : {"text", "seed", "state_hash"}) json.set(key, Json());
+  Json decode = *json.find("decode");
+  decode.set("steps", result.decode_steps);
+  decode.set("bytes_per_step", bytes_per_step(result));
+  json.set("decode", std::move(decode));
+  json.set("parallel", engine.plan().sequences);
+  Json list = Json::array();
+  for (const GenerateResult& each : result.sequences) list.push(sequence_json(each));
+  return json.set("sequences", std::move(list));
 }
 
 }  // namespace millrace

@@ -6,10 +6,16 @@
 #include "runtime/base/json.h"
 #include "runtime/engine.h"
 #include "runtime/generate.h"
+#include "runtime/generate_many.h"
 
 namespace millrace {
 
 Json report_json(const Engine& engine, const GenerateResult& result);
 std::string report_table(const Engine& engine, const GenerateResult& result);
+// Of several sequences in step. The keys of one run with `text`, `seed` and `state_hash` null, and
+// with `parallel`, `decode.steps`, `decode.bytes_per_step` and `sequences`; each of those has
+// text, finish_reason, error, seed, state_hash, prompt and decode as of one run.
+Json report_json(const Engine& engine, const ManyResult& result);
+std::string report_table(const Engine& engine, const ManyResult& result);
 
 }  // namespace millrace

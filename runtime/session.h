@@ -28,6 +28,10 @@ class Session {
 
  private:
   friend class Engine;
+  friend class TogetherCursor;
+  void append(std::span<const TokenId> tokens) {
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  }
   // Back to the first `count` tokens, or to none where a layer's state is past them for good.
   void rewind(std::size_t count) noexcept {
     tokens_.resize(state_.keeps(static_cast<std::uint32_t>(count)) ? count : 0);

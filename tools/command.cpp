@@ -203,6 +203,7 @@ Result<EngineConfig> EngineFlags::config() const {
   made.context = context;
   made.threads = threads;
   made.batch_tokens = batch_tokens;
+  made.sequences = sequences;
   if (threads > limits::threads_max)
     return Error{ErrorCode::usage, fmt::format("-t {}: at most {}", threads, limits::threads_max)};
   if (batch_tokens < 1 || batch_tokens > limits::batch_tokens_max)

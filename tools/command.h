@@ -52,6 +52,7 @@ struct EngineFlags {
   std::vector<std::string> mirrors;
   std::string piece;
   std::uint32_t context = 0, threads = 0, batch_tokens = 512, depth = 0;
+  std::uint32_t sequences = 1;  // not a flag: commands that take several set it
   bool stripe = false, quiet = false, verbose = false;
 
   // Adds them to a command; `with_model`: also MODEL or -m.

@@ -19,13 +19,15 @@ namespace {
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// llama.cpp users type -ub 256, others -n=2; CLI11 knows only one-letter short names, and their
-// values without "=".
+// llama.cpp users type -ub 256 and -np 4, others -n=2; CLI11 knows only one-letter short names, and
+// their values without "=".
 std::vector<std::string> normalise(int argc, char** argv) {
   std::vector<std::string> arguments;
   for (int i = 1; i < argc; ++i) {
     std::string argument = argv[i];
-    if (argument == "-ub" || argument.starts_with("-ub=")) argument.insert(0, "-");
+    for (const char* name : {"-ub", "-np"})
+      if (argument == name || argument.starts_with(std::string(name) + "="))
+        argument.insert(0, "-");
     const bool short_with_value =
         argument.size() > 2 && argument[0] == '-' && is_letter(argument[1]) && argument[2] == '=';
     if (short_with_value) arguments.push_back(argument.substr(0, 2));

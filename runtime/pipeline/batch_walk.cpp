@@ -15,7 +15,7 @@ constexpr std::size_t token_grain = 8;  // tokens per range in row-wise parts
 
 }  // namespace
 
-BatchWalk::BatchWalk(const Parts& parts, std::size_t tokens_max)
+BatchWalk::BatchWalk(const Parts& parts, std::size_t tokens_max, std::size_t logits_rows)
     : parts_(parts),
       h_(parts.spec.hparams),
       tokens_max_(tokens_max),
@@ -25,7 +25,7 @@ BatchWalk::BatchWalk(const Parts& parts, std::size_t tokens_max)
       moe_({parts.spec, parts.kernels, parts.mode, parts.experts, parts.trunk.hash_routes(),
             parts.arena, graph_, error_},
            tokens_max) {
-  const WorkspaceSizes sizes(parts.spec, tokens_max);
+  const WorkspaceSizes sizes(parts.spec, tokens_max, logits_rows);
   projected_.resize(tokens_max * h_.width);
   normed_ = ActivationRows(tokens_max, h_.width);
   trunk_hidden_ = ActivationRows(tokens_max, sizes.trunk_ffn);
@@ -50,8 +50,8 @@ void BatchWalk::add_rotations(RopeScaling rope, double magnitude) {
 }
 
 std::uint64_t BatchWalk::bytes(const ModelSpec& spec, std::size_t tokens_max,
-                               unsigned workers) noexcept {
-  return WorkspaceSizes(spec, tokens_max).total_bytes() +
+                               std::size_t logits_rows, unsigned workers) noexcept {
+  return WorkspaceSizes(spec, tokens_max, logits_rows).total_bytes() +
          Residual::bytes(spec.hparams, tokens_max) +
          Attention::bytes(spec.hparams, *spec.family, tokens_max, workers) +
          MoeLayer::bytes(spec, tokens_max, workers);
@@ -326,9 +326,9 @@ void BatchWalk::write_logits(std::size_t first,
   }
 }
 
-Status BatchWalk::run(std::span<const TokenPlace> tokens, LogitsWanted wanted,
+Status BatchWalk::run(std::span<const TokenPlace> tokens, std::size_t wanted,
                       FunctionRef<void(std::size_t, const float*)> logits) {
-  MILLRACE_CHECK(!tokens.empty() && tokens.size() <= tokens_max_);
+  MILLRACE_CHECK(!tokens.empty() && tokens.size() <= tokens_max_ && wanted <= tokens.size());
   tokens_ = tokens;
   error_.clear();
   parts_.arena.run([&] {
@@ -337,9 +337,8 @@ Status BatchWalk::run(std::span<const TokenPlace> tokens, LogitsWanted wanted,
     rope_rows();
   });
   graph_.run(*this);
-  if (!failed() && wanted != LogitsWanted::none)
-    parts_.arena.run(
-        [&] { write_logits(wanted == LogitsWanted::all ? 0 : tokens.size() - 1, logits); });
+  if (!failed() && wanted > 0)
+    parts_.arena.run([&] { write_logits(tokens.size() - wanted, logits); });
   if (failed()) return error_.error();
   return {};
 }

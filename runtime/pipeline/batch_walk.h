@@ -29,8 +29,6 @@ namespace millrace {
 
 class PoolGuard;
 
-enum class LogitsWanted : std::uint8_t { none, last, all };
-
 class BatchWalk final : public LayerWork {
  public:
   struct Parts {
@@ -45,16 +43,17 @@ class BatchWalk final : public LayerWork {
     Prefetcher* prefetcher = nullptr;  // null: nothing is guessed
     PoolGuard* guard = nullptr;        // looked after between jobs and layers; null: nobody
   };
-  // `tokens_max`: the largest batch.
-  BatchWalk(const Parts& parts, std::size_t tokens_max);
+  // `tokens_max`: the largest batch. `logits_rows`: tokens that share a pass over the head.
+  BatchWalk(const Parts& parts, std::size_t tokens_max, std::size_t logits_rows);
   // Bytes that such an object allocates (for the plan).
-  static std::uint64_t bytes(const ModelSpec& spec, std::size_t tokens_max,
+  static std::uint64_t bytes(const ModelSpec& spec, std::size_t tokens_max, std::size_t logits_rows,
                              unsigned workers) noexcept;
 
-  // tokens: 1 .. tokens_max, the positions of one sequence ascending. `logits` is called with
-  // (index in the batch, vocabulary floats) in ascending order, for the last token or for all.
-  // Errors: `io` (a read failed), `cancelled`, `format` (the model produced NaN or infinity).
-  Status run(std::span<const TokenPlace> tokens, LogitsWanted wanted,
+  // tokens: 1 .. tokens_max, the positions of one sequence ascending, tokens of several mixed as
+  // you like. `logits` is called with (index in the batch, vocabulary floats) in ascending order,
+  // for the last `wanted` tokens. Errors: `io` (a read failed), `cancelled`, `format` (the model
+  // produced NaN or infinity).
+  Status run(std::span<const TokenPlace> tokens, std::size_t wanted,
              FunctionRef<void(std::size_t, const float*)> logits);
   // Called for each token and MoE layer from the next run on; the callable must live as long as it
   // is set. Null: nobody.

@@ -17,15 +17,14 @@ struct WorkspaceSizes {
   std::size_t shared_floats;  // the shared expert's output
   std::size_t logits_floats;
 
-  WorkspaceSizes(const ModelSpec& spec, std::size_t tokens_max) {
-    constexpr std::size_t logits_rows_max = 16;
+  WorkspaceSizes(const ModelSpec& spec, std::size_t tokens_max, std::size_t logits_rows) {
     const Hparams& h = spec.hparams;
     tokens = tokens_max;
     width = h.width;
     rotary_pairs = h.rotary / 2 * (h.compression.ratios.empty() ? 1 : 2);
     trunk_ffn = std::max(h.dense_width_max(), h.shared_width);
     shared_floats = h.shared_width > 0 ? tokens * width : 0;
-    logits_floats = std::min(tokens, logits_rows_max) * h.vocabulary;
+    logits_floats = std::min(tokens, logits_rows) * h.vocabulary;
   }
 
   std::uint64_t total_bytes() const noexcept {

@@ -97,12 +97,31 @@ TEST_CASE("plan: the sum is that of its parts, each what its owner says it needs
                                   plan.workspace_bytes + plan.measuring_bytes + plan.program_bytes);
   CHECK(plan.kv_bytes ==
         SequenceState::bytes(world.spec.hparams, plan.context, KvType::f16, plan.batch_tokens));
-  CHECK(plan.workspace_bytes == BatchWalk::bytes(world.spec, plan.batch_tokens, plan.threads));
+  CHECK(plan.workspace_bytes ==
+        BatchWalk::bytes(world.spec, plan.batch_tokens, plan.logits_rows, plan.threads));
   CHECK(plan.trunk.total_bytes() >= world.spec.trunk_bytes());
   CHECK(plan.slots.bytes >= world.spec.experts.pool_bytes());
   CHECK(plan.program_bytes > 8 * MiB);
   CHECK_THAT(plan.describe(), Catch::Contains("trunk") && Catch::Contains("expert cache") &&
                                   Catch::Contains("KV cache") && Catch::Contains("-ub 64"));
+}
+
+TEST_CASE("plan: several sequences have a KV cache each and go through a step in one part") {
+  World world;
+  const Plan one = world.plan();
+  world.config.sequences = 5;
+  world.config.batch_tokens = 1;
+  const Plan five = world.plan();
+  CHECK(five.batch_tokens == 5);
+  CHECK(five.logits_rows >= 5);
+  CHECK(five.kv_bytes ==
+        5 * SequenceState::bytes(world.spec.hparams, five.context, KvType::f16, five.batch_tokens));
+  CHECK(five.kv_bytes > one.kv_bytes);
+  CHECK_THAT(five.describe(), Catch::Contains("5 x "));
+  for (const std::uint32_t wrong : {0u, sequences_max + 1}) {
+    world.config.sequences = wrong;
+    check_usage(world, {"--parallel " + std::to_string(wrong)});
+  }
 }
 
 TEST_CASE("plan: the preset auto takes everything on a large machine") {

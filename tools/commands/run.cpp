@@ -1,6 +1,7 @@
 // millrace run: prompt in, text out, then the report.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -13,6 +14,8 @@
 #include "runtime/report.h"
 #include "tools/chat_output.h"
 #include "tools/command.h"
+#include "tools/commands/run_many.h"
+#include "tools/prompt.h"
 
 namespace millrace::tools {
 
@@ -21,7 +24,8 @@ namespace {
 struct RunFlags {
   EngineFlags engine;
   GenerateOptions generate;
-  std::string prompt, prompt_file;
+  std::string prompt, prompt_file, prompts_file;
+  std::uint32_t parallel = 0;  // 0: not given
   std::int64_t seed = -1;
   bool json = false;
   bool chat = false;
@@ -32,16 +36,6 @@ Result<std::string> prompt_text(const RunFlags& flags) {
     return Error{ErrorCode::usage, "give the prompt with -p or with -f, not both"};
   if (!flags.prompt_file.empty()) return read_text_file(flags.prompt_file);
   return flags.prompt;
-}
-
-Status encode_prompt(const Engine& engine, const std::string& text, std::vector<TokenId>& ids) {
-  MILLRACE_ASSIGN(ids,
-                  engine.tokenizer().encode(text, {.parse_special = false, .add_bos_eos = true}));
-  // An end token behind the prompt would end the text before it begins.
-  const auto& special = engine.tokenizer().special();
-  if (special.add_eos && special.eos && ids.size() > 1 && ids.back() == *special.eos)
-    ids.pop_back();
-  return {};
 }
 
 // A text that was meant as the prompt is most often typed without its -p, and then names the model.
@@ -95,11 +89,16 @@ Status generate_with(RunFlags& flags, Run& run, ResultOutput& out) {
   return {};
 }
 
-// Everything up to the last token.
-Status generate_text(RunFlags& flags, Run& run, ResultOutput& out) {
+Status check_seed(const RunFlags& flags) {
   if (flags.seed < -1 || flags.seed >= std::int64_t{random_seed})
     return Error{ErrorCode::usage, fmt::format("--seed {}: must be 0 to {}, or -1 for a random one",
                                                flags.seed, random_seed - 1)};
+  return {};
+}
+
+// Everything up to the last token.
+Status generate_text(RunFlags& flags, Run& run, ResultOutput& out) {
+  MILLRACE_TRY(check_seed(flags));
   flags.generate.sampling.seed = static_cast<std::uint32_t>(flags.seed);
   MILLRACE_TRY(check_options(flags.generate));
   MILLRACE_ASSIGN(const std::string text, prompt_text(flags));
@@ -132,7 +131,56 @@ std::string run_json(const Run& run) {
   return report.dump(2) + "\n";
 }
 
+// Copies of one prompt, or the prompts of a file.
+Result<ManyFlags> many_flags(const RunFlags& flags) {
+  constexpr std::uint32_t at_once_default = 8;
+  MILLRACE_TRY(check_seed(flags));
+  if (!flags.generate.trace_path.empty() || !flags.generate.state_path.empty())
+    return Error{ErrorCode::usage,
+                 "--trace and --dump-state record one sequence, not those of --parallel or "
+                 "--prompts"};
+  ManyFlags many;
+  many.engine = flags.engine;
+  many.generate = flags.generate;
+  many.seed = flags.seed;
+  many.prompts_file = flags.prompts_file;
+  many.chat = flags.chat;
+  if (flags.prompts_file.empty()) {
+    MILLRACE_ASSIGN(const std::string text, prompt_text(flags));
+    if (text.empty()) return no_prompt(flags);
+    many.prompts.assign(flags.parallel, text);
+  } else {
+    if (!flags.prompt.empty() || !flags.prompt_file.empty())
+      return Error{ErrorCode::usage, "give prompts with --prompts, or one with -p or -f, not both"};
+    MILLRACE_ASSIGN(many.prompts, read_prompts(flags.prompts_file));
+  }
+  const auto count = static_cast<std::uint32_t>(many.prompts.size());
+  many.engine.sequences = std::min(count, flags.parallel > 0 ? flags.parallel : at_once_default);
+  return many;
+}
+
+Status generate_many_texts(const RunFlags& flags, ManyRun& run, ResultOutput& out) {
+  MILLRACE_ASSIGN(const ManyFlags many, many_flags(flags));
+  return run.generate(many, out);
+}
+
+Result<int> run_many(const RunFlags& flags) {
+  ResultOutput out;
+  ManyRun run;
+  const Status made = generate_many_texts(flags, run, out);
+  if (!made) {
+    if (flags.json) out.write(error_json(made.error()).dump(2) + "\n");
+    return made.error();
+  }
+  out.write(flags.json ? run.json() : run.texts());
+  if (!flags.engine.quiet) std::fputs(("\n" + run.table()).c_str(), stderr);
+  MILLRACE_TRY(out.status());
+  if (const auto error = run.result().summary().error) return report_error(*error);
+  return 0;
+}
+
 Result<int> run(RunFlags& flags) {
+  if (flags.parallel > 0 || !flags.prompts_file.empty()) return run_many(flags);
   ResultOutput out;
   Run run;
   const Status made = generate_text(flags, run, out);
@@ -188,6 +236,16 @@ void add_run(CLI::App& app, int& code) {
       ->add_option("-f,--file", flags->prompt_file,
                    "the text to continue, from a file (- is stdin)")
       ->check(not_empty());
+  command
+      ->add_option("--prompts", flags->prompts_file,
+                   "texts to continue, several at a time: one a line, or a JSON array")
+      ->check(not_empty());
+  command
+      ->add_option("--parallel,--np", flags->parallel,
+                   "sequences at a time (also -np): of --prompts [up to 8], else copies of the "
+                   "prompt with seeds of their own")
+      ->transform(decimal())
+      ->check(CLI::Range(1u, sequences_max));
   command->add_flag("--chat", flags->chat,
                     "wrap the prompt in the model's chat template, as a user's message");
   command->add_option("-n,--predict", flags->generate.tokens_max, "tokens to generate at most")

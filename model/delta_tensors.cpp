@@ -1,4 +1,6 @@
 // The tensors of a gated delta net, in place of those of attention.
+#include <fmt/format.h>
+
 #include "model/layer_tensors.h"
 
 namespace millrace {
@@ -13,7 +15,19 @@ Status LayerTensors::delta_net() {
   MILLRACE_TRY(vector(VectorRole::delta_decay, "ssm_a", "", heads, Presence::required));
   MILLRACE_TRY(
       vector(VectorRole::delta_norm, "ssm_norm", ".weight", delta.value_dim, Presence::required));
-  return matrix(MatrixRole::attn_output, "ssm_out", delta.values(), h_.width);
+  MILLRACE_TRY(matrix(MatrixRole::attn_output, "ssm_out", delta.values(), h_.width));
+  if (!delta.regrouped) return {};
+  MatrixExtent& out = *spec_.matrices[static_cast<std::size_t>(MatrixRole::attn_output)];
+  out.column_order = {delta.key_heads, delta.value_heads / delta.key_heads};
+  const std::uint64_t unit =
+      is_scaled(out.type) ? scale_tile(out.type).columns : dtype_info(out.type).block_elems;
+  if (delta.value_dim % unit != 0)
+    return finder_.bad(
+        name("ssm_out", ".weight"),
+        fmt::format("heads of {} values in blocks of {}: they cannot be put in order",
+                    delta.value_dim, unit),
+        ErrorCode::unsupported);
+  return {};
 }
 
 // What is projected from the layer's input. Where value heads are grouped by key heads, strengths

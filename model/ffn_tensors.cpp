@@ -141,7 +141,9 @@ Status LayerTensors::split_gate_up(ExpertExtent& expert) {
   expert.up.scales.rows /= 2;
   expert.gate.rows = expert.up.rows = inner;
   expert.gate.row_step = expert.up.row_step = zipped ? 2 : 1;
-  expert.up.offset_bytes += (zipped ? 1 : inner) * expert.up.row_bytes;
+  const std::uint64_t before = zipped ? 1 : inner;  // rows
+  expert.up.offset_bytes +=
+      expert.up.by_inputs ? dtype_row_bytes(expert.up.type, before) : before * expert.up.row_bytes;
   expert.up.scales.offset_bytes +=
       (zipped ? 1 : expert.up.scales.rows) * expert.up.scales.row_bytes;
   return {};

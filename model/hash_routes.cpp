@@ -6,16 +6,18 @@ namespace millrace {
 
 namespace {
 
+// Id is std::int32_t or std::int64_t, as the file has them.
+template <class Id>
 Result<std::vector<ExpertIndex>> read_table(const ModelSpec& spec, std::span<const File> files,
                                             LayerIndex layer) {
   const MatrixExtent& extent = *spec.layers[layer].hash_table;
   const File& file = files[extent.file];
-  std::vector<std::int32_t> ids(extent.rows * extent.columns);
+  std::vector<Id> ids(extent.rows * extent.columns);
   MILLRACE_TRY(file.read_exactly(extent.offset_bytes, reinterpret_cast<std::byte*>(ids.data()),
                                  extent.bytes()));
   std::vector<ExpertIndex> experts(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] < 0 || static_cast<std::uint32_t>(ids[i]) >= spec.hparams.experts)
+    if (ids[i] < 0 || static_cast<std::uint64_t>(ids[i]) >= spec.hparams.experts)
       return Error{
           ErrorCode::format,
           fmt::format("{}: tensor blk.{}.ffn_gate_tid2eid.weight: token {} goes to expert "
@@ -34,7 +36,9 @@ Result<HashRoutes> HashRoutes::read(const ModelSpec& spec, std::span<const File>
   for (LayerIndex layer = 0; layer < spec.layers.size(); ++layer) {
     routes.tables_.emplace_back();
     if (!spec.layers[layer].hash_table) continue;
-    MILLRACE_ASSIGN(routes.tables_.back(), read_table(spec, files, layer));
+    const bool wide = spec.layers[layer].hash_table->type == DType::i64;
+    MILLRACE_ASSIGN(routes.tables_.back(), wide ? read_table<std::int64_t>(spec, files, layer)
+                                                : read_table<std::int32_t>(spec, files, layer));
   }
   return routes;
 }

@@ -124,6 +124,9 @@ Status read_delta_nets(const KeyReader& keys, const FamilySpec& family, Hparams&
     return keys.bad("ssm.inner_size", fmt::format("{} values for {} heads (ssm.time_step_rank)",
                                                   values, delta.value_heads));
   delta.value_dim = values / delta.value_heads;
+  if (family.delta_nets == DeltaNets::tiled_heads) {
+    MILLRACE_ASSIGN(delta.regrouped, keys.flag("ssm.grouped_heads"));
+  }
   return {};
 }
 
@@ -334,6 +337,7 @@ Result<Hparams> read_hparams(const Checkpoint& checkpoint, const FamilySpec& fam
     return keys.bad("vocab_size",
                     fmt::format("{} for a tokenizer of {} tokens", h.vocabulary, token_count));
   if (token_count != 0) h.vocabulary = token_count;  // rows behind the tokens are padding
+  h.unknown_keys = keys.unknown();
   return h;
 }
 

@@ -47,6 +47,9 @@ struct DeltaSizes {
   std::uint32_t key_heads = 0, value_heads = 0;  // the latter a multiple of the former
   std::uint32_t key_dim = 0, value_dim = 0;      // of a head
   std::uint32_t taps = 0;                        // of the convolution, the current token included
+  // The file has the value heads of a key head together, though the family tiles them: what a
+  // converter would have put into another order.
+  bool regrouped = false;
   std::uint32_t keys() const noexcept { return key_heads * key_dim; }
   std::uint32_t values() const noexcept { return value_heads * value_dim; }
   std::uint32_t channels() const noexcept { return 2 * keys() + values(); }
@@ -95,6 +98,9 @@ struct Hparams {
   float weights_scale = 1;
   std::uint32_t hash_layers = 0;  // in front, whose experts follow from the token's id alone
   std::vector<SwigluClamp> expert_clamp, shared_clamp;  // per layer; empty, or limit 0: none
+
+  // Of the file's keys under the architecture's name, those that nothing read (untrusted texts).
+  std::vector<std::string> unknown_keys;
 
   std::uint32_t kv_heads_max() const noexcept;
   std::uint32_t heads_max() const noexcept;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "model/format/checkpoint.h"
@@ -16,6 +17,10 @@ class KeyReader {
  public:
   KeyReader(const Checkpoint& checkpoint, const char* architecture)
       : checkpoint_(checkpoint), prefix_(std::string(architecture) + ".") {}
+
+  // Keys of the architecture that nothing asked for so far and that are not known to change
+  // nothing; misspelt ones among them. In the file's order, without the architecture.
+  std::vector<std::string> unknown() const;
 
   Error bad(std::string_view key, std::string_view cause, ErrorCode code = ErrorCode::format) const;
 
@@ -37,8 +42,11 @@ class KeyReader {
   Result<std::vector<float>> reals(std::string_view key) const;  // empty if missing; all finite
 
  private:
+  std::string whole(std::string_view key) const;  // and notes that it was asked for
+
   const Checkpoint& checkpoint_;
   std::string prefix_;
+  mutable std::unordered_set<std::string> asked_;
 };
 
 }  // namespace millrace

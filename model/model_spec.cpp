@@ -127,6 +127,14 @@ std::vector<std::string> ModelSpec::notes() const {
   if (unused.others > 0)
     notes.push_back(
         fmt::format("{} unknown tensors take no part: {}", unused.others, unused.other_names));
+  if (const auto& keys = hparams.unknown_keys; !keys.empty()) {
+    constexpr std::size_t told_max = 4;
+    std::string told;
+    for (std::size_t i = 0; i < std::min(keys.size(), told_max); ++i)
+      told += fmt::format("{}{}.{}", i == 0 ? "" : ", ", family->architecture, printable(keys[i]));
+    notes.push_back(fmt::format("{} unknown keys change nothing (misspelt?): {}{}", keys.size(),
+                                told, keys.size() > told_max ? ", …" : ""));
+  }
   return notes;
 }
 
@@ -136,7 +144,8 @@ Result<ModelSpec> read_model_spec(const Checkpoint& checkpoint) {
   MILLRACE_ASSIGN(spec.hparams, read_hparams(checkpoint, *spec.family));
   spec.files = checkpoint.files();
   MILLRACE_TRY(SpecBuilder(checkpoint, spec).build());
-  const bool doubtful = !spec.verified() || spec.unused.others > 0;
+  const bool doubtful =
+      !spec.verified() || spec.unused.others > 0 || !spec.hparams.unknown_keys.empty();
   for (const std::string& note : spec.notes())
     log_line(doubtful ? LogLevel::warning : LogLevel::info,
              checkpoint.display_path() + ": " + note);

@@ -22,7 +22,16 @@ struct ScaleExtent {
 // What a converter would have done to the elements of a vector, and we do when we load it.
 enum class VectorFix : std::uint8_t {
   none,
-  unzip,  // of each row of ne[0] elements, the even ones first
+  unzip,      // of each row of ne[0] elements, the even ones first
+  plus_one,   // norms that are published as what they differ from 1 by
+  minus_exp,  // x becomes -exp(x)
+};
+
+// Columns of a matrix that a converter would have put into another order: they are groups x heads
+// stretches of equal length, one group's behind the other's, and become heads x groups. The sums
+// of a product depend on the order, so the columns are put there when they are loaded.
+struct ColumnOrder {
+  std::uint32_t groups = 0, heads = 0;  // 0: as they are
 };
 
 struct TensorInfo {
@@ -36,6 +45,8 @@ struct TensorInfo {
   std::uint64_t bytes = 0;                // without scales
   ScaleExtent scales = {};                // of scaled types: all rows of ne[1], for each of ne[2]
   bool zipped = false;  // rows belong to two matrices by turns (experts' gate and up)
+  // Each stretch of ne[0] elements has one input's weights, of all rows: the matrix turned over.
+  bool by_inputs = false;
   VectorFix fix = VectorFix::none;
 
   std::uint64_t row_bytes() const noexcept { return dtype_row_bytes(type, ne[0]); }
@@ -52,13 +63,20 @@ struct MatrixExtent {
   std::uint64_t rows = 0;
   std::uint64_t columns = 0;
   std::uint64_t row_step = 1;  // every how many rows there, also of scales, are ours
+  bool by_inputs = false;      // row_bytes lie between a row's neighbouring columns
   ScaleExtent scales = {};
   VectorFix fix = VectorFix::none;  // of vectors
   std::uint64_t fix_stretch = 0;    // elements that it goes by
+  ColumnOrder column_order = {};    // of trunk matrices
 
-  std::uint64_t bytes() const noexcept { return row_bytes * rows + scales.bytes(); }  // our own
+  std::uint64_t bytes() const noexcept {  // our own
+    return (by_inputs ? dtype_row_bytes(type, rows) * columns : row_bytes * rows) + scales.bytes();
+  }
   // From the first to the last of our bytes, without scales and of the scales.
-  std::uint64_t span_bytes() const noexcept { return span(rows) * row_bytes; }
+  std::uint64_t span_bytes() const noexcept {
+    if (!by_inputs) return span(rows) * row_bytes;
+    return (columns - 1) * row_bytes + dtype_row_bytes(type, span(rows));
+  }
   std::uint64_t scale_span_bytes() const noexcept { return span(scales.rows) * scales.row_bytes; }
 
  private:

@@ -36,6 +36,7 @@ MatrixExtent extent_of(const TensorInfo& tensor, std::uint64_t columns, std::uin
           .row_bytes = tensor.row_bytes(),
           .rows = rows,
           .columns = columns,
+          .by_inputs = tensor.by_inputs,
           .scales = tensor.scales,
           .fix = tensor.fix};
 }
@@ -132,7 +133,8 @@ Result<std::vector<MatrixExtent>> TensorFinder::stacked(const std::string& name,
   std::vector<MatrixExtent> extents;
   const TensorInfo* tensor = find(name);
   if (tensor == nullptr) return extents;
-  MILLRACE_TRY(check_shape(*tensor, columns, rows, experts));
+  MILLRACE_TRY(tensor->by_inputs ? check_shape(*tensor, rows, columns, experts)
+                                 : check_shape(*tensor, columns, rows, experts));
   MILLRACE_TRY(check_type(*tensor));
   MatrixExtent extent = extent_of(*tensor, columns, rows);
   extent.scales.rows /= experts;
@@ -150,8 +152,8 @@ Result<MatrixExtent> TensorFinder::numbers(const std::string& name, std::uint64_
   const TensorInfo* tensor = find(name);
   if (tensor == nullptr) return bad(name, "missing");
   MILLRACE_TRY(check_shape(*tensor, columns, rows, 1));
-  if (tensor->type != DType::i32)
-    return bad(name, fmt::format("type {}: ids must be I32", dtype_info(tensor->type).name),
+  if (tensor->type != DType::i32 && tensor->type != DType::i64)
+    return bad(name, fmt::format("type {}: ids must be I32 or I64", dtype_info(tensor->type).name),
                ErrorCode::unsupported);
   return MatrixExtent{.type = tensor->type,
                       .file = tensor->file,

@@ -54,8 +54,8 @@ class TensorFinder {
   Result<std::vector<MatrixExtent>> stacked(const std::string& name, std::uint64_t columns,
                                             std::uint64_t rows, std::uint64_t experts);
 
-  // A matrix of whole numbers (I32), which are read as such and never meet a kernel. Absent is an
-  // error.
+  // A matrix of whole numbers (I32 or I64), which are read as such and never meet a kernel. Absent
+  // is an error.
   Result<MatrixExtent> numbers(const std::string& name, std::uint64_t columns, std::uint64_t rows);
 
   // The unused ones; those of blocks from `layers` on predict further tokens and do not run.

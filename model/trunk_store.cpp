@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "kernels/math.h"
 #include "runtime/base/limits.h"
 #include "runtime/base/units.h"
 
@@ -22,6 +23,7 @@ struct TrunkStore::Unit {
   const RangeRead* failed = nullptr;
   std::int64_t layer = -1;  // held or being read; -1: none
   bool in_use = false;
+  bool ordered = false;  // columns are where they belong
 };
 
 namespace {
@@ -41,6 +43,31 @@ void unzip(std::vector<float>& values, std::size_t stretch) {
     }
     std::copy(odd.begin(), odd.end(), row + odd.size());
   }
+}
+
+void apply(VectorFix fix, std::size_t stretch, std::vector<float>& values) {
+  switch (fix) {
+    case VectorFix::none:
+      return;
+    case VectorFix::unzip:
+      return unzip(values, stretch);
+    case VectorFix::plus_one:
+      for (float& value : values) value += 1;
+      return;
+    case VectorFix::minus_exp:
+      for (float& value : values) value = static_cast<float>(-exp_f64(value));
+      return;
+  }
+}
+
+// Stretches groups x heads of a row become heads x groups; `spare` holds a row.
+void order_row(ColumnOrder order, std::byte* row, std::size_t bytes, std::byte* spare) {
+  const std::size_t stretch = bytes / (std::size_t{order.groups} * order.heads);
+  std::copy_n(row, bytes, spare);
+  for (std::size_t group = 0; group < order.groups; ++group)
+    for (std::size_t head = 0; head < order.heads; ++head)
+      std::copy_n(spare + (group * order.heads + head) * stretch, stretch,
+                  row + (head * order.groups + group) * stretch);
 }
 
 std::uint64_t unit_step(std::uint32_t block) {
@@ -161,6 +188,10 @@ Result<std::unique_ptr<TrunkStore>> TrunkStore::create(const ModelSpec& spec, co
   for (const LayerSpec& layer : spec.layers) {
     store->windows_.push_back(layer_windows(layer, block_bytes));
     largest = std::max(largest, windows_bytes(store->windows_.back()));
+    for (const auto& matrix : layer.matrices)
+      if (matrix && matrix->column_order.groups > 0)
+        store->spare_row_.resize(
+            std::max<std::size_t>(store->spare_row_.size(), matrix->row_bytes));
   }
   for (const MatrixExtent* table : {&spec.embedding, &spec.head}) {
     if (table == &spec.head && spec.tied_head) break;
@@ -227,7 +258,7 @@ Status TrunkStore::load_vectors(std::span<const File> files, const KernelTable& 
     std::vector<float> values(extent.columns);
     kernels.decode_row[static_cast<std::size_t>(extent.type)](raw.data(), values.size(),
                                                               values.data());
-    if (extent.fix == VectorFix::unzip) unzip(values, extent.fix_stretch);
+    apply(extent.fix, extent.fix_stretch, values);
     return values;
   };
   MILLRACE_ASSIGN(output_norm_, read_vector(spec_->output_norm));
@@ -279,6 +310,7 @@ Status TrunkStore::load(ReadScheduler& scheduler, std::span<const File> files,
     if (unit.status != 0) return read_error(unit);
     done += unit.block.bytes;
     lock.unlock();
+    order_columns(unit);
     if (!progress(done, all))
       return Error{ErrorCode::cancelled, "interrupted while the trunk was being read"};
   }
@@ -317,8 +349,25 @@ void TrunkStore::start_unit(Unit& unit, LayerIndex layer) {
     list[i] = &unit.reads[i];
   }
   unit.status = 0;
+  unit.ordered = false;
   unit.pending = static_cast<std::uint32_t>(count);
   scheduler_->submit(std::span(list).first(count));
+}
+
+// Done by the thread that walks the layers, not where reads land: those must not wait.
+void TrunkStore::order_columns(Unit& unit) {
+  if (unit.layer < 0 || unit.ordered) return;
+  const auto layer = static_cast<LayerIndex>(unit.layer);
+  for (const Window& window : windows_[layer]) {
+    const MatrixExtent& matrix = *spec_->layers[layer].matrices[window.role];
+    if (matrix.column_order.groups == 0) continue;
+    const std::size_t rows = window.scales ? matrix.scales.rows : matrix.rows;
+    const std::size_t bytes = window.scales ? matrix.scales.row_bytes : matrix.row_bytes;
+    std::byte* const first = unit.block.data + window.position + window.skip;
+    for (std::size_t row = 0; row < rows; ++row)
+      order_row(matrix.column_order, first + row * bytes, bytes, spare_row_.data());
+  }
+  unit.ordered = true;
 }
 
 void TrunkStore::range_done(RangeRead& range, int status) {
@@ -406,6 +455,8 @@ Result<const LayerWeights*> TrunkStore::acquire(LayerIndex layer) {
     return error;
   }
   unit->in_use = true;
+  lock.unlock();
+  order_columns(*unit);
   return &weights_[layer];
 }
 

@@ -120,6 +120,7 @@ class TrunkStore {
   Unit* find_unit(LayerIndex layer) noexcept;
   Unit* free_unit() noexcept;
   void read_ahead_locked(LayerIndex after);
+  void order_columns(Unit& unit);
   static void range_done(RangeRead& range, int status);
   Error read_error(const Unit& unit) const;
 
@@ -130,6 +131,7 @@ class TrunkStore {
   std::vector<std::unique_ptr<Unit>> pinned_;  // tables first, then the layers
   std::vector<std::unique_ptr<Unit>> ring_;
   std::vector<std::vector<float>> vectors_;  // owners of the float32 copies
+  std::vector<std::byte> spare_row_;         // of the widest matrix whose columns are put in order
   std::vector<float> output_norm_, rope_factors_;
   std::array<std::vector<float>, 3> output_streams_;  // weights, base, scale
   HashRoutes hash_routes_;

@@ -15,30 +15,32 @@ namespace millrace {
 struct Matrix {
   DType type = DType::f32;
   const std::byte* data = nullptr;
-  std::size_t row_bytes = 0;  // from one row to the next
+  std::size_t row_bytes = 0;  // from one row to the next; by inputs: from one column to the next
   std::size_t rows = 0;
   std::size_t columns = 0;
   const std::byte* scales = nullptr;  // these as in WeightRows
   std::size_t scale_row_bytes = 0;
   std::size_t tile_row = 0;
   ScaleType scale_type = ScaleType::none;
+  std::size_t input_step = 0;  // not 0: a column's values lie together, of every so many rows ours
 
   Matrix() = default;
   Matrix(const MatrixExtent& extent, const std::byte* at, const std::byte* scales_at = nullptr)
       : type(extent.type),
         data(at),
-        row_bytes(extent.row_bytes * extent.row_step),
+        row_bytes(extent.row_bytes * (extent.by_inputs ? 1 : extent.row_step)),
         rows(extent.rows),
         columns(extent.columns),
         scales(scales_at),
         scale_row_bytes(extent.scales.row_bytes * extent.row_step),
-        scale_type(extent.scales.type) {}
+        scale_type(extent.scales.type),
+        input_step(extent.by_inputs ? extent.row_step : 0) {}
   bool present() const noexcept { return data != nullptr; }
 
   // Rows [first, first + count).
   Matrix slice(std::size_t first, std::size_t count) const noexcept {
     Matrix part = *this;
-    part.data += first * row_bytes;
+    part.data += input_step > 0 ? dtype_row_bytes(type, first * input_step) : first * row_bytes;
     part.rows = count;
     if (scales != nullptr) {
       const std::size_t tile_rows = scale_tile(type).rows;

@@ -159,11 +159,7 @@ class Inspector {
     const auto spec = read_model_spec(checkpoint_);
     made_.runnable = spec.has_value();
     if (!spec) return problem(spec.error().what);
-    if (!spec->family->proven)
-      problem(
-          fmt::format("architecture {} is unverified: its logits were never compared with "
-                      "another engine's",
-                      spec->family->architecture));
+    for (const std::string& note : spec->notes()) problem(note);
   }
 
   void tokenizer() {

@@ -3,15 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
-#include <memory>
+#include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "io/file.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/units.h"
+#include "runtime/direct_read.h"
 #include "runtime/output_file.h"
 
 namespace millrace {
@@ -22,10 +26,10 @@ std::array<const MatrixExtent*, 3> slices_of(const ExpertExtent& extent) {
   return {&extent.gate, &extent.up, &extent.down};
 }
 
-Result<std::vector<File>> open_files(const ModelSpec& spec) {
+Result<std::vector<File>> open_files(const ModelSpec& spec, DirectMode mode) {
   std::vector<File> files;
   for (const std::string& path : spec.files) {
-    MILLRACE_ASSIGN(File file, File::open(path, DirectMode::off));
+    MILLRACE_ASSIGN(File file, File::open(path, mode));
     files.push_back(std::move(file));
   }
   return files;
@@ -34,17 +38,18 @@ Result<std::vector<File>> open_files(const ModelSpec& spec) {
 }  // namespace
 
 Result<std::uint64_t> model_identity(const ModelSpec& spec) {
-  MILLRACE_ASSIGN(const std::vector<File> files, open_files(spec));
+  MILLRACE_ASSIGN(const std::vector<File> files, open_files(spec, DirectMode::off));
   StreamHash hash;
   const auto number = [&](std::uint64_t value) { hash.update(&value, sizeof value); };
   for (LayerIndex layer = 0; layer < spec.experts.layers(); ++layer) {
     for (ExpertIndex expert = 0; expert < spec.experts.experts(layer); ++expert)
       for (const MatrixExtent* slice : slices_of(spec.experts.at({layer, expert}))) {
-        if (slice->scales.rows > 0 || slice->row_step > 1)
+        if (slice->scales.rows > 0 || slice->row_step > 1 || slice->by_inputs)
           return Error{
               ErrorCode::unsupported,
               fmt::format("{}: layer {}, expert {}: scales apart from their codes, or rows "
-                          "of gate and up by turns: pools of such experts are not packed",
+                          "of gate and up by turns, or columns together: pools of such "
+                          "experts are not packed",
                           spec.files[slice->file], layer, expert)};
         number(static_cast<std::uint64_t>(slice->type));
         number(slice->rows);
@@ -92,8 +97,9 @@ Result<std::vector<ExpertKey>> traced_order(const ExpertExtents& extents,
 
 namespace {
 
-// One packing: reads expert after expert, writes it, and from time to time the table, so that a
-// kill costs no more than what was packed since.
+// One packing. Several threads take one expert after the other: while some read, others write. The
+// caller's thread saves the table from time to time, so that a kill costs no more than what was
+// packed since.
 class Packing {
  public:
   Packing(const ModelSpec& spec, const std::vector<ExpertKey>& order, PackIndex index,
@@ -102,79 +108,117 @@ class Packing {
         order_(order),
         index_(std::move(index)),
         sources_(std::move(sources)),
-        file_(std::move(file)) {}
+        file_(std::move(file)),
+        done_(order.size(), false),
+        next_(index_.packed),
+        ready_(index_.packed) {}
 
   Status run(ProgressLine& progress, const std::atomic<bool>& cancel) {
-    constexpr std::uint64_t table_every_bytes = 256 * MiB;
-    std::uint64_t unsaved = 0;
     MILLRACE_TRY(save(false));
-    while (index_.packed < order_.size()) {
-      if (cancel.load()) {
-        MILLRACE_TRY(save(false));
-        return Error{ErrorCode::cancelled, "interrupted"};
-      }
-      MILLRACE_TRY(pack(order_[index_.packed], unsaved));
-      ++index_.packed;
-      progress.show("packing",
-                    static_cast<double>(index_.packed) / static_cast<double>(order_.size()),
-                    fmt::format("{} of {} experts, {} in all", index_.packed, order_.size(),
-                                format_bytes(index_.file_bytes)));
-      if (unsaved < table_every_bytes) continue;
-      unsaved = 0;
-      MILLRACE_TRY(save(false));
-    }
-    MILLRACE_TRY(save(true));
+    std::vector<std::thread> threads;
+    constexpr unsigned packers = 4;
+    for (unsigned i = 0; i < packers; ++i) threads.emplace_back([this] { work(); });
+    const Status watched = watch(progress, cancel);
+    stop_.store(true);
+    for (std::thread& thread : threads) thread.join();
+    // What is there is kept, whatever happened.
+    const Status saved = save(watched && ready_ == order_.size());
+    MILLRACE_TRY(watched);
+    MILLRACE_TRY(saved);
     return file_.finish();
   }
 
  private:
-  Status pack(ExpertKey key, std::uint64_t& unsaved) {
-    PackedExpert& packed = index_.layers[key.layer][key.expert];
+  // Until all is packed, one expert failed, or the user has enough.
+  Status watch(ProgressLine& progress, const std::atomic<bool>& cancel) {
+    constexpr std::uint64_t table_every_bytes = 1024 * MiB;
+    constexpr auto look_every = std::chrono::milliseconds(100);
+    std::unique_lock lock(mutex_);
+    while (ready_ < order_.size()) {
+      changed_.wait_for(lock, look_every);
+      if (!error_.what.empty()) return error_;
+      if (cancel.load()) return Error{ErrorCode::cancelled, "interrupted"};
+      progress.show("packing", static_cast<double>(ready_) / static_cast<double>(order_.size()),
+                    fmt::format("{} of {} experts, {} in all", ready_, order_.size(),
+                                format_bytes(index_.file_bytes)));
+      if (unsaved_bytes_ < table_every_bytes) continue;
+      unsaved_bytes_ = 0;
+      lock.unlock();
+      MILLRACE_TRY(save(false));
+      lock.lock();
+    }
+    return {};
+  }
+
+  void work() {
+    ReadBuffer source, packed;
+    while (!stop_.load()) {
+      const std::size_t number = next_.fetch_add(1);
+      if (number >= order_.size()) return;
+      const Status done = pack(order_[number], source, packed);
+      const std::lock_guard lock(mutex_);
+      if (!done) {
+        if (error_.what.empty()) error_ = done.error();
+        stop_.store(true);
+      }
+      done_[number] = done.has_value();
+      while (ready_ < order_.size() && done_[ready_]) ++ready_;
+      changed_.notify_one();
+    }
+  }
+
+  Status pack(ExpertKey key, ReadBuffer& source, ReadBuffer& made) {
+    PackedExpert packed = index_.layers[key.layer][key.expert];  // nobody else writes this one
     const auto slices = slices_of(spec_.experts.at(key));
     const std::uint64_t begin = packed.slices[0].offset_bytes;
     const std::uint64_t end =
         packed.slices[2].offset_bytes + round_up(packed.slices[2].bytes, PackIndex::alignment);
-    std::byte* const buffer = room(end - begin);
-    std::memset(buffer, 0, end - begin);
+    std::byte* const buffer = made.room(end - begin);
     for (std::size_t i = 0; i < slices.size(); ++i) {
+      const std::uint64_t bytes = slices[i]->bytes();
+      MILLRACE_ASSIGN(const std::byte* data, read_stretch(sources_[slices[i]->file],
+                                                          slices[i]->offset_bytes, bytes, source));
       std::byte* const at = buffer + (packed.slices[i].offset_bytes - begin);
-      MILLRACE_TRY(
-          sources_[slices[i]->file].read_exactly(slices[i]->offset_bytes, at, slices[i]->bytes()));
-      packed.slices[i].digest = hash64(at, slices[i]->bytes());
+      std::memcpy(at, data, bytes);
+      std::memset(at + bytes, 0, round_up(bytes, PackIndex::alignment) - bytes);
+      packed.slices[i].digest = hash64(at, bytes);
     }
-    unsaved += end - begin;
-    return file_.write(begin, buffer, end - begin);
+    MILLRACE_TRY(file_.write(begin, buffer, end - begin));
+    const std::lock_guard lock(mutex_);
+    index_.layers[key.layer][key.expert] = packed;
+    unsaved_bytes_ += end - begin;
+    return {};
   }
 
   // The data first: the table must not tell of more than there is.
   Status save(bool complete) {
+    std::vector<std::byte> bytes;
+    {
+      const std::lock_guard lock(mutex_);
+      index_.packed = ready_;
+      bytes = index_.encode(complete);
+    }
     MILLRACE_TRY(file_.sync());
-    const std::vector<std::byte> bytes = index_.encode(complete);
-    std::byte* const buffer = room(bytes.size());
+    std::byte* const buffer = table_.room(bytes.size());
     std::memcpy(buffer, bytes.data(), bytes.size());
     MILLRACE_TRY(file_.write(0, buffer, bytes.size()));
     return file_.sync();
   }
 
-  std::byte* room(std::uint64_t bytes) {
-    if (bytes > buffer_bytes_) {
-      buffer_.reset(static_cast<std::byte*>(std::aligned_alloc(PackIndex::alignment, bytes)));
-      MILLRACE_CHECK(buffer_ != nullptr);
-      buffer_bytes_ = bytes;
-    }
-    return buffer_.get();
-  }
-
-  struct Free {
-    void operator()(std::byte* memory) const noexcept { std::free(memory); }
-  };
   const ModelSpec& spec_;
   const std::vector<ExpertKey>& order_;
-  PackIndex index_;
-  std::vector<File> sources_;
+  PackIndex index_;  // digests and count under mutex_
+  const std::vector<File> sources_;
   OutputFile file_;
-  std::unique_ptr<std::byte[], Free> buffer_;
-  std::uint64_t buffer_bytes_ = 0;
+  ReadBuffer table_;
+  std::vector<bool> done_;  // by place in the order; this and the following under mutex_
+  std::atomic<std::size_t> next_;
+  std::size_t ready_;  // experts in front that are all written
+  std::uint64_t unsaved_bytes_ = 0;
+  Error error_{ErrorCode::io, {}};
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
 };
 
 bool same_plan(const PackIndex& a, const PackIndex& b) {
@@ -216,7 +260,7 @@ Result<PackResult> pack_model(const ModelSpec& spec, const std::vector<ExpertKey
   if (before) index = *before;
   PackResult result = planned;
   result.resumed = index.packed;
-  MILLRACE_ASSIGN(std::vector<File> sources, open_files(spec));
+  MILLRACE_ASSIGN(std::vector<File> sources, open_files(spec, DirectMode::automatic));
   MILLRACE_ASSIGN(OutputFile file, OutputFile::create(path, index.file_bytes,
                                                       before ? OutputFile::Existing::continued
                                                              : OutputFile::Existing::replaced));

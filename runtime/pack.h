@@ -45,7 +45,8 @@ struct PackDamage {
 };
 struct PackCheck {
   std::uint64_t bytes = 0, experts = 0;  // read
-  std::vector<PackDamage> damaged;       // by layer and expert
+  double seconds = 0;
+  std::vector<PackDamage> damaged;  // by layer and expert
 };
 // Reads every expert past the page cache and compares digests. `verify` error if the table itself
 // is damaged.

@@ -1,19 +1,15 @@
 // check_pack(): every digest, at the speed of the drive: several readers, each an expert ahead.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
+#include <chrono>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 #include "io/file.h"
 #include "runtime/base/hash.h"
-#include "runtime/base/units.h"
+#include "runtime/direct_read.h"
 #include "runtime/pack.h"
 
 namespace millrace {
@@ -21,10 +17,6 @@ namespace millrace {
 namespace {
 
 constexpr unsigned readers = 4;
-
-struct Free {
-  void operator()(std::byte* memory) const noexcept { std::free(memory); }
-};
 
 class Check {
  public:
@@ -41,6 +33,7 @@ class Check {
   }
 
   Result<PackCheck> run() {
+    const auto begin = std::chrono::steady_clock::now();
     std::vector<std::thread> threads;
     for (unsigned i = 1; i < readers; ++i) threads.emplace_back([this] { work(false); });
     work(true);
@@ -48,6 +41,7 @@ class Check {
     progress_.clear();
     if (!error_.what.empty()) return std::move(error_);
     if (cancel_.load()) return Error{ErrorCode::cancelled, "interrupted"};
+    made_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     std::sort(made_.damaged.begin(), made_.damaged.end(), [](const auto& a, const auto& b) {
       return std::pair(a.key.layer, a.key.expert) < std::pair(b.key.layer, b.key.expert);
     });
@@ -58,10 +52,11 @@ class Check {
   const PackedExpert& at(ExpertKey key) const { return index_.layers[key.layer][key.expert]; }
 
   void work(bool shows) {
+    ReadBuffer buffer;
     while (!stop_.load() && !cancel_.load()) {
       const std::size_t number = next_.fetch_add(1);
       if (number >= keys_.size()) return;
-      check(keys_[number]);
+      check(keys_[number], buffer);
       if (shows)
         progress_.show("verifying",
                        static_cast<double>(number + 1) / static_cast<double>(keys_.size()),
@@ -69,16 +64,12 @@ class Check {
     }
   }
 
-  void check(ExpertKey key) {
+  void check(ExpertKey key, ReadBuffer& buffer) {
     for (unsigned i = 0; i < 3; ++i) {
       const PackedSlice& slice = at(key).slices[i];
-      const std::uint64_t bytes = round_up(slice.bytes, PackIndex::alignment);
-      const std::unique_ptr<std::byte[], Free> buffer(
-          static_cast<std::byte*>(std::aligned_alloc(PackIndex::alignment, bytes)));
-      MILLRACE_CHECK(buffer != nullptr);
-      if (const int failed = read(slice.offset_bytes, buffer.get(), bytes, slice.bytes))
-        return fail(key, failed);
-      const bool damaged = hash64(buffer.get(), slice.bytes) != slice.digest;
+      const auto data = read_stretch(file_, slice.offset_bytes, slice.bytes, buffer);
+      if (!data) return fail(key, data.error());
+      const bool damaged = hash64(*data, slice.bytes) != slice.digest;
       const std::lock_guard lock(mutex_);
       made_.bytes += slice.bytes;
       if (damaged) made_.damaged.push_back({key, i});
@@ -87,25 +78,10 @@ class Check {
     ++made_.experts;
   }
 
-  // Whole blocks, as direct reads want them; the last may end with the file. 0 or an errno.
-  int read(std::uint64_t offset, std::byte* target, std::uint64_t bytes, std::uint64_t needed) {
-    std::uint64_t done = 0;
-    while (done < needed) {
-      const ssize_t got =
-          pread(file_.fd(), target + done, bytes - done, static_cast<off_t>(offset + done));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return errno;
-      if (got == 0) return EIO;
-      done += static_cast<std::uint64_t>(got);
-    }
-    return 0;
-  }
-
-  void fail(ExpertKey key, int error) {
+  void fail(ExpertKey key, const Error& error) {
     const std::lock_guard lock(mutex_);
     if (error_.what.empty())
-      error_.what = fmt::format("{}: layer {}, expert {}: {}", file_.path(), key.layer, key.expert,
-                                std::strerror(error));
+      error_.what = fmt::format("layer {}, expert {}: {}", key.layer, key.expert, error.what);
     stop_.store(true);
   }
 

@@ -29,6 +29,7 @@ ROOMS = [
     ("oneTBB", r"(oneapi/)?tbb(/.*|\.h)?", r"runtime/graph/.*"),
     ("Boost (Asio, Beast)", r"boost/.*", r"runtime/server/.*"),
     ("PCRE2", r"pcre2.*\.h", r"model/tokenizer/.*"),
+    ("utf8proc", r"utf8proc\.h", r"model/tokenizer/nfc\.cpp"),
     ("nlohmann/json", r"nlohmann/.*", r"runtime/base/json\.cpp"),
     ("spdlog", r"spdlog/.*", r"runtime/base/log\.cpp"),
     ("zlib", r"zlib\.h", r"prefetch/routing_record\.cpp"),

@@ -6,7 +6,7 @@ set -euo pipefail
 needed=(
   meson ninja-build g++ pkg-config python3
   liburing-dev libtbb-dev libspdlog-dev libfmt-dev libxxhash-dev libcli11-dev nlohmann-json3-dev
-  libpcre2-dev zlib1g-dev
+  libpcre2-dev libutf8proc-dev zlib1g-dev
   catch2
 )
 wanted=()
@@ -30,7 +30,8 @@ check_without_dpkg() {
   for tool in meson ninja c++ pkg-config python3; do
     command -v "$tool" >/dev/null || lacking+=("$tool")
   done
-  for module in liburing tbb spdlog fmt libxxhash CLI11 nlohmann_json libpcre2-8 zlib catch2; do
+  for module in liburing tbb spdlog fmt libxxhash CLI11 nlohmann_json libpcre2-8 libutf8proc zlib \
+    catch2; do
     pkg-config --exists "$module" 2>/dev/null || lacking+=("$module")
   done
   if [ ${#lacking[@]} -gt 0 ]; then

@@ -25,7 +25,8 @@ GqaShape gqa_shape(const Hparams& h, const FamilySpec& family, std::uint32_t hea
 }
 
 DeltaShape delta_shape(const Hparams& h, const FamilySpec& family) {
-  return {.sizes = h.delta, .heads = family.delta_nets, .rms_eps = h.rms_eps};
+  const DeltaNets heads = h.delta.regrouped ? DeltaNets::grouped_heads : family.delta_nets;
+  return {.sizes = h.delta, .heads = heads, .rms_eps = h.rms_eps};
 }
 
 MlaShape mla_shape(const Hparams& h, std::uint32_t heads) {

@@ -85,7 +85,9 @@ class Pass {
       linear_to(MatrixRole::delta_in, scratch_.joined.data(), sizes_.channels() + sizes_.values());
     } else {
       linear_to(MatrixRole::delta_qkv, scratch_.mixed.data(), sizes_.channels());
-      linear_to(MatrixRole::delta_gate, scratch_.out.row(0), scratch_.out.columns());
+      if (sizes_.regrouped)
+        linear_to(MatrixRole::delta_gate, scratch_.joined.data(), sizes_.values());
+      else linear_to(MatrixRole::delta_gate, scratch_.out.row(0), scratch_.out.columns());
     }
     if (weights_.matrix(MatrixRole::delta_ba).present()) {
       linear_to(MatrixRole::delta_ba, scratch_.pair.data(), std::size_t{2} * sizes_.value_heads);
@@ -95,6 +97,7 @@ class Pass {
     }
     for_tokens([&](std::size_t t) {
       if (weights_.matrix(MatrixRole::delta_in).present()) split_joined(t);
+      if (sizes_.regrouped) tile_gates(t);
       if (weights_.matrix(MatrixRole::delta_ba).present()) split_pair(t);
       finish_strengths(t);
     });
@@ -153,6 +156,19 @@ class Pass {
       take(q + 2 * std::size_t{sizes_.keys()} + head * group, group);
       take(scratch_.out.row(t) + head * group, group);
     }
+  }
+
+  // Where the output of a value head goes.
+  std::size_t place(std::size_t head) const {
+    if (!sizes_.regrouped) return head * sizes_.value_dim;
+    const std::size_t group = sizes_.value_heads / sizes_.key_heads;
+    return (head % group * sizes_.key_heads + head / group) * sizes_.value_dim;
+  }
+  void tile_gates(std::size_t t) {
+    const float* const from = scratch_.joined.data() + t * sizes_.values();
+    for (std::size_t head = 0; head < sizes_.value_heads; ++head)
+      std::copy_n(from + head * sizes_.value_dim, sizes_.value_dim,
+                  scratch_.out.row(t) + place(head));
   }
 
   // Rows of ssm_ba: for each key head its value heads' strengths, then their decays.
@@ -229,7 +245,7 @@ class Pass {
            .out = out});
       kernels_.rms_norm(out, weights_.vector(VectorRole::delta_norm), shape_.rms_eps,
                         sizes_.value_dim, out);
-      float* const gate = scratch_.out.row(t) + head * sizes_.value_dim;
+      float* const gate = scratch_.out.row(t) + place(head);
       kernels_.swiglu(gate, out, sizes_.value_dim, gate);
     }
   }

@@ -18,7 +18,7 @@
 namespace millrace {
 
 struct DeltaShape {
-  DeltaSizes sizes;
+  DeltaSizes sizes;  // regrouped: inputs are in groups, outputs tiled
   DeltaNets heads = DeltaNets::grouped_heads;
   float rms_eps = 0;
 };
@@ -31,7 +31,7 @@ class DeltaScratch {
   static std::size_t bytes(const DeltaShape& shape, std::size_t tokens,
                            std::size_t workers) noexcept;
 
-  std::vector<float> joined;         // tokens x (channels + values), of files with ssm_in
+  std::vector<float> joined;         // tokens x (channels + values), of files with ssm_in; or gates
   std::vector<float> pair;           // tokens x 2 value heads, of files with ssm_ba
   std::vector<float> mixed;          // tokens x channels: q, k, v before the convolution
   std::vector<float> turned;         // the same behind it

@@ -14,8 +14,57 @@ namespace {
 constexpr std::size_t range_work_bytes = 96 * 1024;
 
 std::size_t row_grain(const Matrix& weights, std::size_t tokens) {
-  const std::size_t work = weights.row_bytes * std::max<std::size_t>(1, tokens);
+  const std::size_t row =
+      weights.input_step > 0 ? dtype_row_bytes(weights.type, weights.columns) : weights.row_bytes;
+  const std::size_t work = row * std::max<std::size_t>(1, tokens);
   return round_up(std::max<std::size_t>(1, range_work_bytes / work), 16);
+}
+
+// Products of up to `tile_tokens` tokens with up to `tile_rows` rows of a matrix whose columns lie
+// together: column by column, each of 16 accumulators per row taking every 16th. The sums, and
+// their order, are those of the kernels that go by rows.
+constexpr std::size_t tile_rows = 64, tile_tokens = 4, accumulators = 16;
+
+class InputTile {
+ public:
+  InputTile(const KernelTable& kernels, const Matrix& weights)
+      : kernels_(kernels), weights_(weights) {}
+
+  void run(const F32Batch& x, std::size_t tokens, float* y, std::size_t y_stride) {
+    const std::size_t rows = weights_.rows;
+    std::fill_n(&sums_[0][0][0], tokens * accumulators * tile_rows, 0.0F);
+    const std::size_t stretch = (rows - 1) * weights_.input_step + 1;
+    const auto decode = kernels_.decode_row[static_cast<std::size_t>(weights_.type)];
+    for (std::size_t column = 0; column < weights_.columns; ++column) {
+      decode(weights_.data + column * weights_.row_bytes, stretch, values_);
+      for (std::size_t row = 1; weights_.input_step > 1 && row < rows; ++row)
+        values_[row] = values_[row * weights_.input_step];
+      for (std::size_t t = 0; t < tokens; ++t)
+        kernels_.add_scaled(values_, x.x[t * x.stride + column], rows,
+                            sums_[t][column % accumulators]);
+    }
+    for (std::size_t t = 0; t < tokens; ++t) {
+      for (std::size_t half = accumulators / 2; half > 0; half /= 2)
+        for (std::size_t i = 0; i < half; ++i) kernels_.add(sums_[t][i + half], rows, sums_[t][i]);
+      std::copy_n(sums_[t][0], rows, y + t * y_stride);
+    }
+  }
+
+ private:
+  const KernelTable& kernels_;
+  const Matrix weights_;
+  float values_[tile_rows * 2];
+  float sums_[tile_tokens][accumulators][tile_rows];
+};
+
+void matmul_by_inputs(const KernelTable& kernels, const Matrix& weights, const F32Batch& x,
+                      std::size_t tokens, float* y, std::size_t y_stride) {
+  MILLRACE_CHECK(weights.input_step <= 2);
+  for (std::size_t row = 0; row < weights.rows; row += tile_rows)
+    for (std::size_t t = 0; t < tokens; t += tile_tokens)
+      InputTile(kernels, weights.slice(row, std::min(tile_rows, weights.rows - row)))
+          .run({x.x + t * x.stride, x.stride}, std::min(tile_tokens, tokens - t),
+               y + t * y_stride + row, y_stride);
 }
 
 WeightRows row_range(const Matrix& weights, std::size_t begin, std::size_t end) {
@@ -56,7 +105,10 @@ void linear_f32(const BlockContext& context, const Matrix& weights, const Activa
   const F32Batch batch = x.f32(first, step);
   context.parallel.for_ranges(
       weights.rows, row_grain(weights, tokens), [&](std::size_t begin, std::size_t end, unsigned) {
-        matmul(row_range(weights, begin, end), batch, tokens, y + begin, y_stride);
+        if (weights.input_step > 0)
+          matmul_by_inputs(context.kernels, weights.slice(begin, end - begin), batch, tokens,
+                           y + begin, y_stride);
+        else matmul(row_range(weights, begin, end), batch, tokens, y + begin, y_stride);
       });
 }
 

@@ -15,7 +15,8 @@ namespace millrace {
 
 namespace {
 
-constexpr char magic[8] = {'M', 'I', 'L', 'L', 'P', 'A', 'C', 'K'};
+constexpr std::string_view magic = PackIndex::magic;
+static_assert(magic.size() == 8);
 constexpr std::uint32_t version = 1;
 
 // As it lies in the file; the lengths of the layers follow.
@@ -71,7 +72,7 @@ std::uint64_t PackIndex::data_begin() const noexcept {
 std::vector<std::byte> PackIndex::encode(bool complete) const {
   std::vector<std::byte> bytes(data_begin());
   Header header{};
-  std::memcpy(header.magic, magic, sizeof magic);
+  std::memcpy(header.magic, magic.data(), magic.size());
   header.version = version;
   header.layers = static_cast<std::uint32_t>(layers.size());
   header.experts = experts();
@@ -120,7 +121,7 @@ Result<PackIndex> read_pack(const File& file, bool complete) {
   Header header{};
   if (file.size_bytes() < PackIndex::alignment) return refuse(file, "no packed pool: too short");
   MILLRACE_TRY(file.read_exactly(0, &header, sizeof header));
-  if (std::memcmp(header.magic, magic, sizeof magic) != 0)
+  if (std::memcmp(header.magic, magic.data(), magic.size()) != 0)
     return refuse(file, "no packed pool: it does not start with MILLPACK");
   if (header.version != version)
     return refuse(file, fmt::format("version {} of packed pools is not known", header.version));

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/file.h"
@@ -34,6 +35,7 @@ struct PackedExpert {
 
 struct PackIndex {
   static constexpr std::uint64_t alignment = 4096;
+  static constexpr std::string_view magic = "MILLPACK";  // how a pack begins
 
   std::uint64_t identity = 0;
   std::uint64_t file_bytes = 0;

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 
 #include "model/tokenizer/bpe.h"
+#include "model/tokenizer/nfc.h"
 #include "model/tokenizer/pretokenizer_patterns.h"
 #include "model/tokenizer/spm.h"
 #include "runtime/base/limits.h"
@@ -16,6 +18,7 @@ namespace {
 
 constexpr const char* model_key = "tokenizer.ggml.model";
 constexpr const char* pre_key = "tokenizer.ggml.pre";
+constexpr const char* nfc_key = "tokenizer.ggml.normalizer_nfc";     // of tokenizer.json
 constexpr const char* patterns_key = "tokenizer.ggml.pre_patterns";  // of tokenizer.json
 
 // The rules for the name in the file, or those for files without a name, loudly.
@@ -53,6 +56,7 @@ Status Tokenizer::load(const Checkpoint& checkpoint) {
                              "are supported",
                              checkpoint.display_path(), model_key, printable(model_name_))};
   MILLRACE_TRY(checkpoint.has_string(pre_key, pretokenizer_name_));
+  MILLRACE_TRY(checkpoint.has_bool(nfc_key, nfc_));
   MILLRACE_ASSIGN(Vocabulary vocabulary, Vocabulary::from_checkpoint(checkpoint));
   vocabulary_ = std::make_unique<Vocabulary>(std::move(vocabulary));
   if (model_name_ == "gpt2") MILLRACE_TRY(load_bpe(checkpoint));
@@ -117,8 +121,13 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, EncodeOpti
   std::vector<TokenId> ids;
   const bool add_bos = options.add_bos_eos && special_.add_bos;
   if (add_bos) ids.push_back(*special_.bos);
-  const std::vector<Fragment> fragments =
+  std::vector<Fragment> fragments =
       splitter_->split(text, options.parse_special, options.never_special);
+  // Behind the splitting, so that special tokens are found as they are.
+  std::deque<std::string> normal;
+  for (Fragment& fragment : fragments)
+    if (nfc_ && fragment.token == no_token && may_change_by_nfc(fragment.raw))
+      fragment.raw = normal.emplace_back(to_nfc(fragment.raw));
   MILLRACE_TRY(encoder_->encode(fragments, ids));
   if (add_bos && ids.size() > 1 && ids[1] == *special_.bos)
     log_warning(

@@ -45,6 +45,10 @@ class Tokenizer {
   // longer than limits::text_bytes_max. Time is O(n log n) for any text.
   Result<std::vector<TokenId>> encode(std::string_view text, EncodeOptions options) const;
 
+  // Whether encode() brings texts into normal form C, as tokenizer.json asks: then characters in
+  // several pieces come back in one.
+  bool normalizes() const noexcept { return nfc_; }
+
   // The bytes of a whole text, its first space dropped where encode() put one before it. Ids out of
   // range write nothing. With `show_special` control and unknown tokens write their names.
   std::string decode(std::span<const TokenId> ids, bool show_special) const;
@@ -82,6 +86,7 @@ class Tokenizer {
   std::string model_name_;
   std::string pretokenizer_name_;
   bool space_prefix_ = false;
+  bool nfc_ = false;  // texts are brought into normal form C first
   SpecialTokens special_;
   // Behind pointers, since the parts refer to each other.
   std::unique_ptr<Vocabulary> vocabulary_;

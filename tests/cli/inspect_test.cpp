@@ -1,6 +1,7 @@
 // `inspect`: models of all kinds, described; texts of strangers that cannot steer a terminal.
 #include <algorithm>
 
+#include "tests/cli/gguf_edit.h"
 #include "tests/cli/program.h"
 #include "tests/support/gguf_builder.h"
 
@@ -73,6 +74,21 @@ TEST_CASE("inspect: an architecture that cannot run is described, with the reaso
   const auto& problems = *at(object, "problems").as_array();
   REQUIRE_FALSE(problems.empty());
   CHECK(contains(*problems[0].as_string(), "'walrus' is not supported"));
+}
+
+TEST_CASE("inspect: a key that nothing reads is told, as a run tells it") {
+  const TempFolder folder;
+  GgufEdit model(read_file(small_model()));
+  model.rename("qwen3moe.rope.freq_base", "qwen3moe.rope.freq_bbse");
+  const std::string path = folder.write("model.gguf", model.bytes());
+  const Json object = inspected(path);
+  CHECK(bool_at(object, "runnable"));
+  const auto& problems = *at(object, "problems").as_array();
+  REQUIRE(problems.size() == 1);
+  CHECK(contains(*problems[0].as_string(), "qwen3moe.rope.freq_bbse"));
+  const Outcome run = run_program({"run", path, "-p", "a", "-n", "1"});
+  CHECK(run.code == 0);
+  CHECK(contains(run.err, "qwen3moe.rope.freq_bbse"));
 }
 
 TEST_CASE("inspect: nothing in a file reaches the terminal as a control character") {

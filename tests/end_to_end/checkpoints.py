@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import unicodedata
 
 import float64_model
 
@@ -22,11 +23,11 @@ PROGRAM, ROOT = sys.argv[1], pathlib.Path(sys.argv[2])
 MORE = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 and sys.argv[3] else None
 IN_REPOSITORY = ["llama-f32", "mixtral-mxfp4", "qwen2-q8_0", "qwen3moe-q4_0", "olmoe-q8_0",
                  "glm4moe-q8_0", "deepseek3-fusedexps-q8_0", "gptoss-mxfp4-q8_0",
-                 "deepseek4-mxfp4-q8_0"]
+                 "deepseek4-mxfp4-q8_0", "qwen35moe-q8_0"]
 PUBLISHED = ["llama-f32", "mixtral-f32", "qwen2moe-f32", "qwen3moe-f32", "olmoe-f32", "gptoss-f32",
              "glm4moe-f32", "deepseek3-f32", "deepseek3-groups-f32", "deepseek2lite-f32",
              "deepseek4-f32", "deepseek4-mxfp4-q8_0", "mixtral-bf16",
-             "qwen3moe-bf16", "deepseek3-bf16", "gptoss-mxfp4-bf16", "qwen2-f16"]
+             "qwen3moe-bf16", "deepseek3-bf16", "gptoss-mxfp4-bf16", "qwen2-f16", "qwen35moe-f32"]
 failures = []
 counts = {"checks": 0}
 
@@ -83,10 +84,12 @@ def compare(oracle, *options):
         small = world.logits(world.folder, "--cache", "60%")
         whole = world.logits(world.gguf)
         check(f"{name}: same bits with a small cache", small == whole)
-        if json.loads((world.folder / "config.json").read_text())["num_hidden_layers"] == 3:
+        config = json.loads((world.folder / "config.json").read_text())
+        if config.get("text_config", config)["num_hidden_layers"] == 3:
             streamed = world.logits(world.folder, "--trunk", "99%")
             check(f"{name}: same bits with streamed layers", streamed == whole)
-        if "--weights" not in options and oracle.name != "gptoss-f32":
+        exact = "--weights" not in options and oracle.name != "gptoss-f32"
+        if exact or "float" in options:
             check_peer(world, name)
         elif "qwen3moe" in oracle.name:
             check_float64(world, name)
@@ -126,16 +129,25 @@ def tokenize(model, text, path):
     return json.loads(done.stdout)["ids"] if done.returncode == 0 else done.stderr
 
 
+def as_normalized(folder, text):
+    """The text that tokenizer.json's normalizer makes of it."""
+    normalizer = json.loads((folder / "tokenizer.json").read_text("utf-8"))["normalizer"]
+    nfc = normalizer is not None and normalizer["type"] == "NFC"
+    return unicodedata.normalize("NFC", text) if nfc else text
+
+
 def check_texts(world, name):
     """Both tokenizers agree, on the oracle's texts where it has some."""
-    texts = ["Hello world's 12345  tests\n\n\tof  it, été \u4e2d\u6587 <s></s>.", " \r\n x"]
+    texts = ["Hello world's 12345  tests\n\n\tof  it, été \u4e2d\u6587 <s></s>.", " \r\n x",
+             "e\u0301te\u0301 in pieces, \u212b, \u1100\u1161"]
     path = world.oracle / "text_pairs.json"
     if path.exists():
         pairs = json.loads(path.read_text("utf-8"))["pairs"]
         texts.append("\n".join(pair["text"] for pair in pairs))
     for text in texts:
         mine = tokenize(world.folder, text, world.here / "text")
-        twin = tokenize(world.gguf, text, world.here / "text")
+        normal = as_normalized(world.folder, text)
+        twin = tokenize(world.gguf, normal, world.here / "text")
         good = mine == twin and isinstance(mine, list)
         check(f"{name}: ids of a text", good, f"{mine} {twin}"[:500])
 
@@ -159,9 +171,15 @@ def check_real_tokenizer(packed):
         pairs = (packed.parent / (name + ".json")).read_text("utf-8").split("\n")
         texts = [json.loads(line.rstrip(",")) for line in pairs if '"text":' in line]
         text = "\n".join(pair["text"] for pair in texts)
-        mine, twin = tokenize(folder, text, here / "text"), tokenize(gguf, text, here / "text")
+        mine = tokenize(folder, text, here / "text")
+        twin = tokenize(gguf, as_normalized(folder, text), here / "text")
         good = mine == twin and isinstance(mine, list) and len(texts) > 10
         check(f"{name}: ids of {len(texts)} texts", good, f"{mine} {twin}"[:500])
+        changed = [pair for pair in texts if as_normalized(folder, pair["text"]) != pair["text"]]
+        for pair in changed:  # here tokenizer.json's own ids differ from those of GGUF engines
+            mine = tokenize(folder, pair["text"], here / "text")
+            check(f"{name}: ids in normal form", mine == pair["transformers_js_ids"], mine)
+        check(f"{name}: some text is not in normal form", ("qwen" in name) == (len(changed) > 0))
 
 
 def refused(what, folder, *parts):
@@ -293,6 +311,112 @@ def check_broken_tokenizer(broken):
     check("refused: an unknown pattern", good, done.stderr)
 
 
+def check_verify():
+    """All bytes are read; codes and scales that are no numbers are named."""
+    def overwrite(path, name, at, data):
+        raw = path.read_bytes()
+        size, = struct.unpack("<Q", raw[:8])
+        place = 8 + size + json.loads(raw[8:8 + size])[name]["data_offsets"][0] + at
+        path.write_bytes(raw[:place] + data + raw[place + len(data):])
+
+    def verify(what, folder, code, *parts):
+        done = run("verify", folder)
+        good = done.returncode == code and all(part in done.stdout for part in parts)
+        check(f"verify: {what}", good, f"exit {done.returncode}: {done.stdout}{done.stderr}")
+    model = ROOT / "tests" / "oracles" / "models" / "qwen3moe-q4_0"
+    for weights, scales, name, nan in (
+            ("fp8", "F32", "self_attn.q_proj.weight_scale_inv", b"\0\0\xc0\x7f"),
+            ("fp8", "BF16", "self_attn.q_proj.weight_scale", b"\xc0\x7f"),
+            ("fp8", "F32", "self_attn.q_proj.weight", b"\xff"),
+            ("fp4", "F32", "mlp.experts.3.up_proj.scale", b"\xff")):
+        with World(model, "--weights", weights, "--scales", scales) as world:
+            verify(f"a sound checkpoint, {weights} {scales}", world.folder, 0, "no digests")
+            done = run("pack", world.folder, world.here / "pool")
+            good = done.returncode == 3 and "scales apart from their codes" in done.stderr
+            check(f"pack: {weights} experts are refused", good, done.stderr)
+            check("pack: nothing is left behind", not list(world.here.glob("pool*")))
+            overwrite(world.folder / "model.safetensors", "model.layers.1." + name, 0, nan)
+            verify(f"{weights} {scales} {name}", world.folder, 5, "tensor blk.1.",
+                   "1 values are not finite, the first is number 0")
+
+
+# May be missing: the model then has none, which changes its bits but is a model all the same.
+OPTIONAL = ("self_attn.sinks", "q_norm.weight", "k_norm.weight", "e_score_correction_bias",
+            "_proj.bias", "ffn.gate.bias", "attn.attn_sink")
+
+
+def inspect(folder):
+    done = run("inspect", folder, "--json")
+    return json.loads(done.stdout) if done.returncode == 0 else {"problems": [done.stderr]}
+
+
+def check_families_refused(world, name):
+    """Without a tensor, or with one that lies the other way round; wrong counts."""
+    broken = Broken(world)
+    broken.fresh()
+    raw = broken.shard().read_bytes()
+    size, = struct.unpack("<Q", raw[:8])
+    tensors = json.loads(raw[8:8 + size])
+    tensors.pop("__metadata__")
+    known = inspect(broken.folder)
+    check(f"{name}: runs as it is", known.get("runnable"), known["problems"])
+
+    def refuse(what, optional, *causes):
+        found = inspect(broken.folder)
+        problems = " ".join(found["problems"])
+        good = not found.get("runnable") and any(cause in problems for cause in causes)
+        check(f"{name}: refused: {what}", good or (optional and found != known), problems)
+
+    def write(header):
+        text = json.dumps(header).encode()
+        broken.shard().write_bytes(struct.pack("<Q", len(text)) + text + raw[8 + size:])
+    for tensor in tensors:
+        expert = ".experts." in tensor and tensor.split(".experts.")[1].split(".")[0]
+        other = expert and expert.isdigit() and expert != "3"
+        if other or any(part in tensor for part in (".0.", ".2.", "layers.3.")):
+            continue  # others of the same kind
+        shape = tensors[tensor]["shape"]
+        less = {("left.out" if key == tensor else key): value for key, value in tensors.items()}
+        write(less)
+        # Codes without scales may be taken for bytes, whose shape then is another.
+        refuse(f"without {tensor}", tensor.endswith(OPTIONAL), ": missing", "lm_head.weight",
+               "scales without the tensor", "without their scales", "has shape")
+        if len(shape) == 2 and shape[0] != shape[1] and "embed" not in tensor:
+            write(tensors | {tensor: tensors[tensor] | {"shape": shape[::-1]}})
+            refuse(f"{tensor} turned over", False, "has shape", "scales of shape", ": shape",
+                   "rows for a vocabulary")
+
+
+def check_counts_refused(world, name):
+    broken = Broken(world)
+
+    def refuse(key, value, *parts):
+        def change(config):
+            config.get("text_config", config)[key] = value
+        broken.edit_json("config.json", change)
+        refused(f"{name}: {key} {value}", broken.folder, *parts)
+    config = json.loads((world.folder / "config.json").read_text())
+    heads = config.get("text_config", config)["num_attention_heads"]
+    refuse("num_attention_heads", 7 * heads)
+    refuse("num_attention_heads", 0, "0")
+    refuse("num_hidden_layers", 600, "600")
+    if "num_experts_per_tok" in config.get("text_config", config):
+        refuse("num_experts_per_tok", 31, "31 exceeds expert_count")
+
+
+def check_hostile_templates(folder):
+    for what, text in {"an endless loop": "{% for i in range(999999999) %}{{ i }}{% endfor %}",
+                       "nested loops": "{% for i in range(99999) %}{% for k in range(99999) %}"
+                                       "{% endfor %}{% endfor %}",
+                       "huge output": "{{ 'x' * 999999999 }}",
+                       "no template": "{% for %}"}.items():
+        (folder / "chat_template.jinja").write_text(text)
+        done = run("run", folder, "--chat", "-p", "the", "-n", 1)
+        good = done.returncode not in (0, -6, -9, -11) and "template" in done.stderr
+        check(f"refused: a chat template with {what}", good, f"{done.returncode}: {done.stderr}")
+    (folder / "chat_template.jinja").unlink()
+
+
 def check_commands(folder, here):
     """The other commands take a folder too."""
     done = run("run", folder, "-p", "the", "-n", 4, "--seed", 1, "--json", "--cache", "60%")
@@ -311,23 +435,32 @@ def main():
     for name in PUBLISHED if MORE else []:
         compare(MORE / name)
     if MORE:
+        compare(MORE / "qwen35moe-f32", "--joined")
+        compare(MORE / "gptoss-f32", "--weights", "float")
         compare(MORE / "deepseek4-f32", "--weights", "v4", "--scales", "F8_E8M0", "--shards", "3")
         for packed in sorted((MORE / "tokenizers").glob("*.gguf.gz")):
             check_real_tokenizer(packed)
         return finish()
     for name in IN_REPOSITORY:
         compare(models / name)
+        with World(models / name) as world:
+            check_families_refused(world, name)
+            check_counts_refused(world, name)
     for scales in ("F32", "BF16", "F8_E8M0"):
         compare(models / "qwen3moe-q4_0", "--weights", "fp8", "--scales", scales)
     compare(models / "deepseek3-fusedexps-q8_0", "--weights", "fp8", "--shards", "3")
     compare(models / "qwen3moe-q4_0", "--weights", "fp4", "--shards", "5")
+    compare(models / "qwen35moe-q8_0", "--joined", "--shards", "2")
+    compare(models / "gptoss-mxfp4-q8_0", "--weights", "float", "--shards", "3")
     compare(models / "qwen3moe-mxfp4", "--shards", "2")
     with World(models / "qwen3moe-q4_0", "--shards", "3") as world:
         broken = Broken(world)
         check_commands(world.folder, world.here)
+        check_hostile_templates(world.folder)
         check_broken_weights(broken)
         check_broken_settings(broken)
         check_broken_tokenizer(broken)
+    check_verify()
     return finish()
 
 

@@ -317,6 +317,29 @@ TEST_CASE("families: what takes no part is counted and told, and so is what is u
   }
 }
 
+TEST_CASE("families: a key of the architecture that nothing reads is told, known ones are not") {
+  const QuietLog quiet;
+  const auto told = [](const std::string& name, const Edit& edit) {
+    const auto spec = read(name, edit);
+    if (!spec) FAIL(name << ": " << spec.error().what);
+    for (const std::string& note : spec->notes())
+      if (note.find("unknown keys") != std::string::npos) return note;
+    return std::string();
+  };
+  for (const std::string& model : model_names()) {
+    INFO(model);
+    CHECK(told(model, {}).empty());
+    const std::string prefix = family_of(model).architecture;
+    CHECK(told(model, number(prefix + ".rope.scaling.finetuned", 1)).empty());
+    CHECK(told(model, number(prefix + ".vocab_size_of_something_else", 1)) ==
+          "1 unknown keys change nothing (misspelt?): " + prefix + ".vocab_size_of_something_else");
+  }
+  CHECK(told("llama-f32", number("llama.rope.freq_bbse", 500000)) ==
+        "1 unknown keys change nothing (misspelt?): llama.rope.freq_bbse");
+  CHECK(told("llama-f32", number("general.rope.freq_bbse", 500000)).empty());
+  CHECK(told("llama-f32", number("qwen3moe.rope.freq_bbse", 500000)).empty());
+}
+
 TEST_CASE("families: dense layers in front are read by their key") {
   const auto spec = read("glm4moe-q8_0");
   REQUIRE(spec.has_value());

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Rewrites a small GGUF model as a published checkpoint: safetensors, config.json, tokenizer.json.
 
-usage: make_checkpoint.py MODEL.gguf FOLDER [--shards N] [--weights plain|fp8|fp4|v4]
-       [--scales TYPE] [--decoded OUT.gguf]
+usage: make_checkpoint.py MODEL.gguf FOLDER [--shards N] [--weights plain|fp8|fp4|v4|float]
+       [--scales TYPE] [--joined] [--decoded OUT.gguf]
 
 --weights fp8    the layers' matrices but the router as F8_E4M3, a scale for every 128 x 128
           v4     DeepSeek-V4's mixture: trunk as fp8, routed experts as fp4
-          fp4    the routed experts as packed FP4 with E8M0 scales (gpt-oss: always, in its blocks)
+          fp4    the routed experts as packed FP4 with E8M0 scales (gpt-oss: in its blocks)
+          float  gpt-oss' experts unquantized, rows as inputs; its other forms are FP4
+--joined  a qwen35moe model as Qwen3-Next publishes it, with q, k, v and gates in one matrix
 --scales  F32 (default), BF16 or F8_E8M0: of fp8
 --decoded also writes the GGUF model with the values that the checkpoint now has: packed FP4 as
           MXFP4 blocks, FP8 as float32
@@ -22,6 +24,8 @@ import math
 import os
 import struct
 
+import make_checkpoint_delta
+import make_checkpoint_gpt_oss
 import make_checkpoint_tokenizer
 import make_checkpoint_v4
 
@@ -201,18 +205,7 @@ def unpack_mxfp4(raw):
     return nibbles, exponents, decoded
 
 
-def mxfp4_blocks(nibbles, exponents):
-    out = bytearray()
-    for i, exponent in enumerate(exponents):
-        block = nibbles[32 * i:32 * i + 32]
-        out.append(exponent)
-        out += bytes(low | high << 4 for low, high in zip(block[:16], block[16:]))
-    return bytes(out)
-
-
-def pairs_of(nibbles):
-    return bytes(nibbles[i] | nibbles[i + 1] << 4 for i in range(0, len(nibbles), 2))
-
+mxfp4_blocks, pairs_of = make_checkpoint_gpt_oss.mxfp4_blocks, make_checkpoint_gpt_oss.pairs_of
 
 NAMES = {
     "attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
@@ -241,6 +234,7 @@ class Checkpoint:
         self.split_fused()
         self.arch = gguf.meta["general.architecture"]
         self.v4 = self.arch == "deepseek4"
+        self.delta = self.arch == "qwen35moe"
         self.mixtral = self.arch == "llama" and gguf.own("expert_count", 0) > 0
         self.tensors = {}  # name -> (dtype, shape, bytes)
         self.decoded = {}  # the GGUF's tensors with the checkpoint's values
@@ -268,7 +262,8 @@ class Checkpoint:
         if base == "ffn_gate_inp" and self.arch == "gpt-oss":
             return "mlp.router"
         if base.endswith("_shexp") and base != "ffn_gate_inp_shexp":
-            folder = "shared_expert" if self.arch == "qwen2moe" else "shared_experts"
+            one = self.arch == "qwen2moe" or self.delta
+            folder = "shared_expert" if one else "shared_experts"
             return f"mlp.{folder}.{PROJECTIONS[base.split('_')[1]]}"
         return NAMES[base]
 
@@ -277,15 +272,22 @@ class Checkpoint:
             if "blk." not in name:
                 usual = GLOBALS.get(name)
                 published = make_checkpoint_v4.global_name(name, usual) if self.v4 else usual
-                self.plain(published, tensor)
+                if self.delta and name == "output_norm.weight":
+                    tensor = self.norm_less_one(published, tensor)
+                else:
+                    self.plain(published, tensor)
                 self.decoded[name] = tensor
                 continue
             _, layer, rest = name.split(".", 2)
-            base, suffix = rest.rsplit(".", 1)
+            base, suffix = rest.rsplit(".", 1) if "." in rest else (rest, "")
             prefix = f"layers.{layer}." if self.v4 else f"model.layers.{layer}."
+            if self.delta:
+                prefix = self.delta_tensor(name, layer, base, suffix)
+                if prefix is None:
+                    continue
             if base.endswith("_exps"):
                 if self.arch == "gpt-oss":
-                    self.gpt_oss_experts(prefix, base, suffix, name)
+                    make_checkpoint_gpt_oss.experts(self, prefix, base, suffix, name)
                 else:
                     self.experts(prefix, base[4:-5], tensor, name)
                 continue
@@ -297,6 +299,29 @@ class Checkpoint:
             whole = base in ("exp_probs_b", "attn_sinks")
             self.matrix(prefix + module + ("" if whole else "." + suffix), tensor, name, base)
 
+    def norm_less_one(self, name, tensor):
+        published, norm = make_checkpoint_delta.less_one(tensor[2])
+        self.plain(name, (0, tensor[1], published))
+        return 0, tensor[1], norm
+
+    def delta_tensor(self, name, layer, base, suffix):
+        """Where the layer's tensors go; None if this one is done."""
+        joined = self.options.joined
+        made = make_checkpoint_delta.DeltaLayer(self, layer, self.gguf.own, joined)
+        if make_checkpoint_delta.is_delta(base):
+            if base == "ssm_out":
+                made.build()
+            return None
+        if base in make_checkpoint_delta.LESS_ONE:
+            published = f"{made.prefix}{self.module(base)}.{suffix}"
+            self.decoded[name] = self.norm_less_one(published, self.gguf.tensors[name])
+            return None
+        if base.endswith("_exps") and not joined:
+            if base == "ffn_down_exps":
+                make_checkpoint_delta.stacked_experts(self, made.prefix, made.gguf)
+            return None
+        return made.prefix
+
     def plain(self, name, tensor, shape=None):
         kind, ne, raw = tensor
         self.tensors[name] = (TYPES[kind][0], shape or list(reversed(ne)), raw)
@@ -305,6 +330,9 @@ class Checkpoint:
         kind, ne, raw = tensor
         if base == "ffn_gate_inp_shexp":
             self.plain(name, tensor, [1] + ne)
+        elif base == "ffn_gate_tid2eid" and self.options.weights == "v4":
+            ids = struct.unpack(f"<{len(raw) // 4}i", raw)
+            self.tensors[name] = ("I64", list(reversed(ne)), struct.pack(f"<{len(ids)}q", *ids))
         elif self.is_fp8(base, ne):
             values = self.fp8(name, floats(raw, kind), ne[0])
             self.decoded[gguf_name] = (0, ne, struct.pack(f"<{len(values)}f", *values))
@@ -364,41 +392,6 @@ class Checkpoint:
         if decoded:
             tensor = 0, ne, struct.pack(f"<{len(decoded)}f", *decoded)
         self.decoded[gguf_name] = (MXFP4, ne, blocks) if blocks else tensor
-
-    def gpt_oss_experts(self, prefix, base, suffix, gguf_name):
-        """Blocks and scales apart, rows of gate and up by turns."""
-        tensors = self.gguf.tensors
-        kind, ne, raw = tensors[gguf_name]
-        stem = "down_proj" if base == "ffn_down_exps" else "gate_up_proj"
-        name = f"{prefix}mlp.experts.{stem}"
-        if suffix == "bias":
-            self.decoded[gguf_name] = tensors[gguf_name]
-            if base == "ffn_up_exps":
-                return
-            values = raw
-            if base == "ffn_gate_exps":
-                other = tensors[gguf_name.replace("gate", "up")][2]
-                values = b"".join(a + b for a, b in zip(rows_of(raw, len(raw) // 4),
-                                                        rows_of(other, len(raw) // 4)))
-            width = ne[0] * (2 if base == "ffn_gate_exps" else 1)
-            self.tensors[name + "_bias"] = ("F32", [ne[1], width], values)
-            return
-        made = self.fp4_rows(gguf_name)
-        self.decoded[gguf_name] = (MXFP4, ne, mxfp4_blocks(*made[:2]))
-        if base == "ffn_up_exps":
-            return
-        rows = rows_of(pairs_of(made[0]), ne[1] * ne[2])
-        scales = rows_of(bytes(made[1]), len(rows))
-        height = ne[1]
-        if base == "ffn_gate_exps":
-            other = self.fp4_rows(gguf_name.replace("gate", "up"))
-            others = rows_of(pairs_of(other[0]), len(rows)), rows_of(bytes(other[1]), len(rows))
-            rows = [r for pair in zip(rows, others[0]) for r in pair]
-            scales = [s for pair in zip(scales, others[1]) for s in pair]
-            height *= 2
-        blocks = ne[0] // 32
-        self.tensors[name + "_blocks"] = ("U8", [ne[2], height, blocks, 16], b"".join(rows))
-        self.tensors[name + "_scales"] = ("U8", [ne[2], height, blocks], b"".join(scales))
 
     def fp4_rows(self, gguf_name):
         kind, _, raw = self.gguf.tensors[gguf_name]
@@ -528,9 +521,11 @@ def make_config(gguf, options):
     elif arch == "deepseek2":
         deepseek_config(own, config)
         routing_config(own, config)
+    elif arch == "qwen35moe":
+        config = make_checkpoint_delta.config_of(own, config, options.joined)
     if options.weights in ("fp8", "v4"):
         config["quantization_config"] = {"quant_method": "fp8", "weight_block_size": [128, 128]}
-    elif arch == "gpt-oss":
+    elif arch == "gpt-oss" and options.weights != "float":
         config["quantization_config"] = {"quant_method": "mxfp4"}
     return {key: value for key, value in config.items() if value is not None}
 
@@ -540,8 +535,10 @@ def main():
     parser.add_argument("model")
     parser.add_argument("folder")
     parser.add_argument("--shards", type=int, default=1)
-    parser.add_argument("--weights", choices=["plain", "fp8", "fp4", "v4"], default="plain")
+    parser.add_argument("--weights", default="plain",
+                        choices=["plain", "fp8", "fp4", "v4", "float"])
     parser.add_argument("--scales", choices=["F32", "BF16", "F8_E8M0"], default="F32")
+    parser.add_argument("--joined", action="store_true")
     parser.add_argument("--decoded")
     options = parser.parse_args()
     gguf = Gguf(options.model)
@@ -552,6 +549,8 @@ def main():
     for name, value in make_checkpoint_tokenizer.files(gguf.meta).items():
         write_json(options.folder, name, value)
     if options.decoded:
+        if options.joined:  # names of equal length
+            gguf.head = gguf.head.replace(b"qwen35moe", b"qwen3next")
         gguf.write(options.decoded, checkpoint.decoded)
 
 

@@ -73,9 +73,13 @@ OracleFolder read_oracle(const std::string& path) {
   oracle.greedy = numbers<TokenId>(member(greedy, oracle.quantized ? "ids_deq" : "ids"));
   oracle.greedy_margin =
       numbers<double>(member(greedy, oracle.quantized ? "margin_deq" : "margin"));
-  if (oracle.quantized)
-    oracle.peer_rounding_rms = number(
-        member(member(member(about, "tolerance"), "quantized_run_vs_decoded_f32_run"), "rms"));
+  if (oracle.quantized) {
+    const Json& rounding = member(member(about, "tolerance"), "quantized_run_vs_decoded_f32_run");
+    oracle.peer_rounding_rms = number(member(rounding, "rms"));
+    oracle.peer_rounding_max = number(member(rounding, "max_abs"));
+  }
+  if (const Json* reference = about.find("float64_reference"))
+    if (const Json* max = reference->find("max_abs")) oracle.reference_max = number(*max);
   if (std::filesystem::exists(path + "/experts.json")) {
     const Json experts = read_json(path + "/experts.json");
     for (const auto& [layer, positions] : *member(experts, "experts").as_object())

@@ -17,7 +17,9 @@ struct OracleFolder {
   bool quantized = false;        // the file's own logits differ from those of its decoded weights
   std::vector<float> logits;     // of the decoded weights, positions x vocabulary
   double peer_rounding_rms = 0;  // the engine's own error with rounded activations
-  std::vector<TokenId> greedy;   // of the decoded weights
+  double peer_rounding_max = 0;
+  double reference_max = 0;     // the engine's largest error against a pass in double precision
+  std::vector<TokenId> greedy;  // of the decoded weights
   std::vector<double> greedy_margin;
   std::map<int, std::vector<std::vector<ExpertIndex>>>
       experts;  // layer -> position -> ascending ids

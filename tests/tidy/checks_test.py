@@ -74,6 +74,7 @@ class Layers(Case):
                 ("boost/asio.hpp", "runtime/server/a.cpp", "runtime/graph/b.cpp"),
                 ("boost/beast/core.hpp", "runtime/server/a.cpp", "tools/b.cpp"),
                 ("pcre2.h", "model/tokenizer/a.cpp", "model/a.cpp"),
+                ("utf8proc.h", "model/tokenizer/nfc.cpp", "model/tokenizer/a.cpp"),
                 ("nlohmann/json.hpp", "runtime/base/json.cpp", "runtime/base/log.cpp"),
                 ("spdlog/spdlog.h", "runtime/base/log.cpp", "runtime/base/json.cpp"),
                 ("xxhash.h", "runtime/base/hash.cpp", "runtime/base/hash.h"),

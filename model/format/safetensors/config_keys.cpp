@@ -265,12 +265,73 @@ Status minimax_m2(const Config& c, Meta& m) {
   return expert_keys(c, m, "num_local_experts", "intermediate_size");
 }
 
+// Which layers attend; the others are delta nets.
+Status attention_interval(const Config& c, Meta& m) {
+  MILLRACE_ASSIGN(const std::uint32_t interval, c.number("full_attention_interval", 4));
+  m.set_own(".full_attention_interval", wide(interval));
+  const Json* types = c.find("layer_types");
+  if (types == nullptr || types->as_array() == nullptr || interval == 0) return {};
+  for (std::size_t i = 0; i < types->as_array()->size(); ++i) {
+    const std::string* type = (*types->as_array())[i].as_string();
+    const char* wanted = (i + 1) % interval == 0 ? "full_attention" : "linear_attention";
+    if (type == nullptr || *type != wanted)
+      return c.bad("layer_types", fmt::format("layer {} is not {}", i, wanted),
+                   ErrorCode::unsupported);
+  }
+  return {};
+}
+
+Status delta_keys(const Config& c, Meta& m) {
+  MILLRACE_TRY(base_keys(c, m));
+  MILLRACE_TRY(plain_heads(c, m));
+  MILLRACE_TRY(attention_interval(c, m));
+  MILLRACE_ASSIGN(const bool gated, c.flag("attn_output_gate", true));
+  MILLRACE_TRY(must_be(c, "attn_output_gate", gated, true));
+  MILLRACE_TRY(need_number(c, m, "linear_conv_kernel_dim", ".ssm.conv_kernel"));
+  MILLRACE_TRY(need_number(c, m, "linear_key_head_dim", ".ssm.state_size"));
+  MILLRACE_TRY(need_number(c, m, "linear_num_key_heads", ".ssm.group_count"));
+  MILLRACE_TRY(need_number(c, m, "linear_num_value_heads", ".ssm.time_step_rank"));
+  MILLRACE_ASSIGN(const std::uint32_t heads, c.need_number("linear_num_value_heads"));
+  MILLRACE_ASSIGN(const std::uint32_t size, c.need_number("linear_value_head_dim"));
+  m.set_own(".ssm.inner_size", wide(heads) * size);
+  return {};
+}
+
+Status qwen3_next(const Config& c, Meta& m) {
+  MILLRACE_TRY(delta_keys(c, m));
+  MILLRACE_TRY(all_layers_moe(c));
+  MILLRACE_ASSIGN(const bool norm, c.flag("norm_topk_prob", true));
+  MILLRACE_TRY(must_be(c, "norm_topk_prob", norm, true));
+  MILLRACE_TRY(
+      need_number(c, m, "shared_expert_intermediate_size", ".expert_shared_feed_forward_length"));
+  return expert_keys(c, m, "num_experts", "moe_intermediate_size");
+}
+
+// As qwen3_next, but converters put the value heads into another order.
+Status qwen35(const Config& c, Meta& m) {
+  MILLRACE_TRY(delta_keys(c, m));
+  m.set_own(".ssm.grouped_heads", true);
+  return {};
+}
+
+Status qwen35_moe(const Config& c, Meta& m) {
+  MILLRACE_TRY(qwen3_next(c, m));
+  m.set_own(".ssm.grouped_heads", true);
+  return {};
+}
+
+// How the tensors of a family differ from those of converted files.
+enum class Layout : std::uint8_t { plain, norms_less_one, experts_by_inputs };
+
 struct Known {
   const char* model_type;
   const char* architecture;
   Status (*keys)(const Config&, Meta&);
   const char* ffn_norm = "ffn_norm";
+  Layout layout = Layout::plain;
 };
+
+constexpr const char* post_norm = "post_attention_norm";
 
 constexpr std::array known = {
     Known{"llama", "llama", &llama},
@@ -281,13 +342,18 @@ constexpr std::array known = {
     Known{"qwen2_moe", "qwen2moe", &qwen2_moe},
     Known{"qwen3_moe", "qwen3moe", &qwen3_moe},
     Known{"olmoe", "olmoe", &olmoe},
-    Known{"gpt_oss", "gpt-oss", &gpt_oss, "post_attention_norm"},
+    Known{"gpt_oss", "gpt-oss", &gpt_oss, post_norm, Layout::experts_by_inputs},
     Known{"deepseek_v2", "deepseek2", &deepseek},
     Known{"deepseek_v3", "deepseek2", &deepseek},
     Known{"kimi_k2", "deepseek2", &deepseek},
     Known{"deepseek_v4", "deepseek4", &deepseek_v4},
-    Known{"glm4_moe", "glm4moe", &glm4_moe, "post_attention_norm"},
+    Known{"glm4_moe", "glm4moe", &glm4_moe, post_norm},
     Known{"minimax_m2", "minimax-m2", &minimax_m2},
+    Known{"qwen3_next", "qwen3next", &qwen3_next, post_norm, Layout::norms_less_one},
+    Known{"qwen3_5_moe", "qwen35moe", &qwen35_moe, post_norm, Layout::norms_less_one},
+    Known{"qwen3_5_moe_text", "qwen35moe", &qwen35_moe, post_norm, Layout::norms_less_one},
+    Known{"qwen3_5", "qwen35", &qwen35, post_norm, Layout::norms_less_one},
+    Known{"qwen3_5_text", "qwen35", &qwen35, post_norm, Layout::norms_less_one},
 };
 
 Result<const Known*> find_known(const Config& c, const std::string& model_type) {
@@ -324,16 +390,21 @@ Result<CheckpointPacking> read_packing(const Config& c) {
 
 }  // namespace
 
-Result<ConfigFacts> write_config_keys(const ConfigReader& config, MetadataWriter& metadata) {
+Result<ConfigFacts> write_config_keys(const ConfigReader& whole, MetadataWriter& metadata) {
   ConfigFacts facts;
+  // Models that see images have the language model's settings below.
+  const ConfigReader config = whole.below("text_config").value_or(whole);
   MILLRACE_ASSIGN(facts.model_type, config.text("model_type"));
   MILLRACE_ASSIGN(const Known* family, find_known(config, facts.model_type));
   metadata.set_architecture(family->architecture);
   facts.ffn_norm = family->ffn_norm;
+  facts.norms_less_one = family->layout == Layout::norms_less_one;
+  facts.experts_by_inputs = family->layout == Layout::experts_by_inputs;
   MILLRACE_TRY(family->keys(config, metadata));
-  MILLRACE_ASSIGN(facts.packing, read_packing(config));
-  facts.tied_is_given = config.find("tie_word_embeddings") != nullptr;
-  MILLRACE_ASSIGN(facts.tied_head, config.flag("tie_word_embeddings", false));
+  MILLRACE_ASSIGN(facts.packing, read_packing(whole));
+  const ConfigReader& ties = config.find("tie_word_embeddings") != nullptr ? config : whole;
+  facts.tied_is_given = ties.find("tie_word_embeddings") != nullptr;
+  MILLRACE_ASSIGN(facts.tied_head, ties.flag("tie_word_embeddings", false));
   return facts;
 }
 

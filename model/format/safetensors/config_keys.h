@@ -18,12 +18,13 @@ struct ConfigFacts {
   const char* ffn_norm = "ffn_norm";  // how GGUF files name the norm in front of the FFN
   CheckpointPacking packing = CheckpointPacking::none;
   bool tied_head = false;
-  bool tied_is_given = false;  // config.json says one or the other
+  bool tied_is_given = false;                              // config.json says one or the other
+  bool norms_less_one = false, experts_by_inputs = false;  // as in TensorRules
 };
 
 // Sets general.architecture and all keys of the architecture. Errors: `format` (a key is missing or
 // has another kind of value), `unsupported` (model_type, quantization, or a setting that would
 // change the result), with file and key.
-Result<ConfigFacts> write_config_keys(const ConfigReader& config, MetadataWriter& metadata);
+Result<ConfigFacts> write_config_keys(const ConfigReader& whole, MetadataWriter& metadata);
 
 }  // namespace millrace

@@ -67,7 +67,9 @@ class FolderReader {
   Status read_tensors(const ConfigReader& config, const ConfigFacts& facts) {
     MILLRACE_ASSIGN(SafetensorsShards shards, read_shards(folder_));
     parts_.metadata_bytes += shards.read_bytes;
-    MILLRACE_ASSIGN(parts_.tensors, translate_tensors(shards, {facts.ffn_norm, facts.tied_head}));
+    MILLRACE_ASSIGN(parts_.tensors,
+                    translate_tensors(shards, {facts.ffn_norm, facts.tied_head,
+                                               facts.norms_less_one, facts.experts_by_inputs}));
     const bool head = std::any_of(parts_.tensors.begin(), parts_.tensors.end(),
                                   [](const TensorInfo& t) { return t.name == "output.weight"; });
     if (!head && facts.tied_is_given && !facts.tied_head)
@@ -80,7 +82,8 @@ class FolderReader {
     MILLRACE_ASSIGN(tokenizer_, read("tokenizer.json", tokenizer_bytes_max));
     const ConfigReader tokenizer(path("tokenizer.json"), tokenizer_);
     MILLRACE_TRY(write_tokenizer_keys(tokenizer, metadata_));
-    SpecialSources sources{tokenizer, std::nullopt, std::nullopt, config, {}};
+    SpecialSources sources{
+        tokenizer, std::nullopt, std::nullopt, config.below("text_config").value_or(config), {}};
     MILLRACE_ASSIGN(sources.tokenizer_config, optional("tokenizer_config.json", tokenizer_config_));
     MILLRACE_ASSIGN(sources.generation_config,
                     optional("generation_config.json", generation_config_));

@@ -125,7 +125,9 @@ class Translator {
 
   // Dimensions, the fastest first.
   Status set_shape(const ShardedTensor& at, TensorInfo& info) const {
-    const std::vector<std::uint64_t>& shape = at.tensor.shape;
+    std::vector<std::uint64_t> shape = at.tensor.shape;
+    if (info.name.ends_with("ssm_conv1d.weight") && shape.size() == 3 && shape[1] == 1)
+      shape.erase(shape.begin() + 1);  // one input channel for each output
     if (shape.size() > info.ne.size())
       return bad(at, fmt::format("{} dimensions, at most 4 are supported", shape.size()),
                  ErrorCode::unsupported);
@@ -145,6 +147,9 @@ class Translator {
       if (scales == nullptr)
         return bad(at, fmt::format("{} without its scales (…{})", at.tensor.dtype,
                                    fmt::join(scale_suffixes, ", …")));
+      if (rules_.experts_by_inputs && info.name.ends_with("_exps.weight"))
+        return bad(at, fmt::format("{} experts of this layout are not supported", at.tensor.dtype),
+                   ErrorCode::unsupported);
       info.type = packed ? DType::fp4 : DType::f8_e4m3;
       if (packed) info.ne[0] *= 2;  // two values in a byte
       return attach_scales(at, *scales, info);
@@ -157,10 +162,24 @@ class Translator {
       return bad(at, fmt::format("type {} is not supported", printable(at.tensor.dtype)),
                  ErrorCode::unsupported);
     info.type = plain->type;
-    // gpt-oss stores the biases of gate and up by turns.
-    const bool zipped = find_name(std::string(base_of(info.name)).append(blocks_suffix));
-    if (zipped && info.name.ends_with("ffn_gate_up_exps.bias")) info.fix = VectorFix::unzip;
+    undo_layout(info);
     return {};
+  }
+
+  // What plain tensors differ in from those of a converted file.
+  void undo_layout(TensorInfo& info) const {
+    const std::string_view name = info.name;
+    const bool gate_up = base_of(name).ends_with("ffn_gate_up_exps");
+    if (rules_.experts_by_inputs && name.ends_with("_exps.weight")) {
+      info.by_inputs = true;
+      info.zipped = gate_up;
+    }
+    // gpt-oss stores the biases of gate and up by turns, as their rows.
+    if (rules_.experts_by_inputs && gate_up && name.ends_with(".bias")) info.fix = VectorFix::unzip;
+    if (name.ends_with(".ssm_a")) info.fix = VectorFix::minus_exp;
+    if (rules_.norms_less_one && name.ends_with("_norm.weight") &&
+        !name.ends_with("ssm_norm.weight"))
+      info.fix = VectorFix::plus_one;
   }
 
   // [experts, rows, blocks, 16] bytes and their scales [experts, rows, blocks].
@@ -207,7 +226,6 @@ class Translator {
   }
 
   static std::string_view base_of(std::string_view name) { return name.substr(0, name.rfind('.')); }
-  bool find_name(const std::string& name) const { return by_name_.contains(name); }
 
   const ShardedTensor* find_scales(std::string_view name) {
     if (!name.ends_with(".weight")) return nullptr;

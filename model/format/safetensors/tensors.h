@@ -12,8 +12,10 @@
 namespace millrace {
 
 struct TensorRules {
-  std::string_view ffn_norm;  // the family's name of the norm in front of the FFN
-  bool tied_head = false;     // lm_head, if there, is the embedding again
+  std::string_view ffn_norm;    // the family's name of the norm in front of the FFN
+  bool tied_head = false;       // lm_head, if there, is the embedding again
+  bool norms_less_one = false;  // norms, but those of delta nets, hold what they differ from 1 by
+  bool experts_by_inputs = false;  // experts' stacked matrices, where plain, are turned over
 };
 
 // In the order of the shards. What has no name here is left out, and logged unless it is a part

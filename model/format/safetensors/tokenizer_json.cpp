@@ -217,6 +217,29 @@ class PatternReader {
   unsigned depth_ = 0;
 };
 
+// What a normalizer does to text: normal form C, or what SPM's style means; else it is refused.
+Status read_normalizer(const ConfigReader& tokenizer, const Json& step, bool spm, bool& nfc) {
+  const auto bad = [&](const std::string& what) {
+    return tokenizer.bad("normalizer", what + " is not supported", ErrorCode::unsupported);
+  };
+  const Json* type = step.find("type");
+  const std::string name =
+      type == nullptr || type->as_string() == nullptr ? "" : *type->as_string();
+  if (name == "NFC") {
+    nfc = true;
+    return {};
+  }
+  if (spm && (name == "Prepend" || name == "Replace")) return {};
+  if (name != "Sequence") return bad("type '" + printable(name) + "'");
+  const Json* list = step.find("normalizers");
+  if (list == nullptr || list->as_array() == nullptr) return bad("a sequence without parts");
+  for (const Json& part : *list->as_array()) {
+    if (part.find("normalizers") != nullptr) return bad("a sequence within a sequence");
+    MILLRACE_TRY(read_normalizer(tokenizer, part, spm, nfc));
+  }
+  return {};
+}
+
 // SPM style: spaces become '▁' and the first word gets one, by the normalizer or by Metaspace.
 bool has_space_prefix(const ConfigReader& tokenizer) {
   const Json* normalizer = tokenizer.find("normalizer");
@@ -256,6 +279,11 @@ Status write_tokenizer_keys(const ConfigReader& tokenizer, MetadataWriter& metad
   if (fallback && !patterns.patterns.empty())
     return tokenizer.bad("pre_tokenizer", "patterns with byte_fallback are not supported",
                          ErrorCode::unsupported);
+  if (const Json* normalizer = tokenizer.find("normalizer")) {
+    bool nfc = false;
+    MILLRACE_TRY(read_normalizer(tokenizer, *normalizer, fallback, nfc));
+    metadata.set("tokenizer.ggml.normalizer_nfc", nfc);
+  }
   metadata.set("tokenizer.ggml.model", std::string(fallback ? "llama" : "gpt2"));
   if (fallback) {
     metadata.set("tokenizer.ggml.scores", std::move(scores));

@@ -165,6 +165,9 @@ TEST_CASE("safetensors: published names become GGUF's, others none") {
   CHECK(name("model.layers.7.mlp.gate.e_score_correction_bias") == "blk.7.exp_probs_b.bias");
   CHECK(name("model.layers.7.mlp.experts.gate_up_proj_blocks") == "blk.7.ffn_gate_up_exps.blocks");
   CHECK(name("model.language_model.layers.7.mlp.up_proj.weight") == "blk.7.ffn_up.weight");
+  CHECK(name("model.layers.0.linear_attn.in_proj_qkvz.weight") == "blk.0.ssm_in.weight");
+  CHECK(name("model.layers.0.linear_attn.A_log") == "blk.0.ssm_a");
+  CHECK(name("model.layers.0.linear_attn.dt_bias") == "blk.0.ssm_dt.bias");
   for (const char* unknown :
        {"model.layers.x.mlp.up_proj.weight", "model.layers.7", "weight", "",
         "model.layers.7.mlp.experts.1.w9.weight", "model.layers..mlp.gate.weight",

@@ -4,8 +4,9 @@
 usage: record.py NAME --title TEXT [--unit UNIT] [--rounds N] [--limit WHO] RUN...
        record.py NAME --whole COMMAND...
 
-RUN is WHO|VERSION|FIGURE|COMMAND: FIGURE is the path of a number in the JSON object that the command
-prints (decode.tokens_per_second), or /REGEX/ whose first group is the number in its output; an
+RUN is WHO|VERSION|FIGURE|COMMAND: FIGURE is the path of a number in the JSON object that the
+command prints (decode.tokens_per_second), or /REGEX/ whose first group is the number in its
+output; an
 empty VERSION stands for this repository's commit. The runs take turns, ROUNDS times. --limit names
 the one that is a limit and no rival. With --whole the JSON object that one command prints is kept
 as it is. Nothing else should be running. The format of the files: bench/README.md.

@@ -1,14 +1,13 @@
 #include "runtime/kernel_study/kernel_study.h"
 
 #include <fmt/format.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
+#include <cctype>
 #include <cstring>
 #include <limits>
-#include <optional>
+#include <string_view>
 
 #include "io/pinned_memory.h"
 #include "kernels/dispatch.h"
@@ -35,6 +34,12 @@ double median_of(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+bool same_but_case(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
+    return std::tolower(x) == std::tolower(y);
+  });
+}
+
 bool has_product(DType type, bool unrounded) {
   const KernelTable& table = *supported_kernels().front();
   const auto id = static_cast<std::size_t>(type);
@@ -54,9 +59,7 @@ Result<std::vector<DType>> chosen_types(const KernelStudyOptions& options) {
   if (options.types.empty()) return all;
   std::vector<DType> chosen;
   for (const std::string& name : options.types) {
-    const auto is_it = [&](DType type) {
-      return strcasecmp(dtype_info(type).name, name.c_str()) == 0;
-    };
+    const auto is_it = [&](DType type) { return same_but_case(dtype_info(type).name, name); };
     const auto found = std::find_if(all.begin(), all.end(), is_it);
     if (found == all.end()) {
       std::string names;
@@ -122,7 +125,8 @@ class TeamStudy {
   Status make_memory(std::span<const DType> types) {
     std::uint64_t bytes = 0;
     for (const DType type : types)
-      bytes = std::max(bytes, sample_of(type, Residency::memory).bytes());
+      for (const Residency residency : {Residency::l2, Residency::memory})
+        bytes = std::max(bytes, sample_of(type, residency).bytes());
     MILLRACE_ASSIGN(blocks_, memory_.allocate(team_.threads(), bytes));
     const PinnedMemoryStats stats = memory_.stats();
     study_.huge_bytes = std::max(study_.huge_bytes, stats.huge_bytes);

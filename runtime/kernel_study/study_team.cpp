@@ -1,12 +1,24 @@
 #include "runtime/kernel_study/study_team.h"
 
-#include <algorithm>
+#include <time.h>
+
 #include <atomic>
 #include <thread>
 
-#include "runtime/base/clock.h"
+#include "runtime/base/check.h"
 
 namespace millrace {
+
+namespace {
+
+std::uint64_t thread_ns() {
+  timespec now{};
+  MILLRACE_CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) == 0);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+}  // namespace
 
 Result<StudyTeam> StudyTeam::create(unsigned threads) {
   MILLRACE_ASSIGN(auto arena, ComputeArena::create(threads));
@@ -16,19 +28,19 @@ Result<StudyTeam> StudyTeam::create(unsigned threads) {
 double StudyTeam::run(unsigned passes, FunctionRef<void(unsigned)> work) {
   const unsigned threads = arena_->workers();
   std::atomic<unsigned> waiting = threads;
-  std::atomic<std::uint64_t> start_ns = 0, end_ns = 0;
+  std::atomic<std::uint64_t> longest_ns = 1;
   const auto take_part = [&](std::size_t, std::size_t, unsigned number) {
-    if (waiting.fetch_sub(1) == 1) start_ns.store(system_clock().now_ns());
-    while (start_ns.load(std::memory_order_acquire) == 0)
-      std::this_thread::yield();  // so that no thread takes two parts
+    waiting.fetch_sub(1);
+    while (waiting.load() > 0) std::this_thread::yield();  // so that no thread takes two parts
+    const std::uint64_t start = thread_ns();
     for (unsigned i = 0; i < passes; ++i) work(number);
-    const std::uint64_t now = system_clock().now_ns();
-    std::uint64_t last = end_ns.load();
-    while (last < now && !end_ns.compare_exchange_weak(last, now)) {
+    const std::uint64_t took = thread_ns() - start;
+    std::uint64_t longest = longest_ns.load();
+    while (longest < took && !longest_ns.compare_exchange_weak(longest, took)) {
     }
   };
   arena_->run([&] { arena_->for_ranges(threads, 1, take_part); });
-  return static_cast<double>(std::max<std::uint64_t>(1, end_ns.load() - start_ns.load())) * 1e-9;
+  return static_cast<double>(longest_ns.load()) * 1e-9;
 }
 
 }  // namespace millrace

@@ -17,8 +17,8 @@ class StudyTeam {
   // `memory` error if the system does not start so many threads.
   static Result<StudyTeam> create(unsigned threads);
   unsigned threads() const noexcept { return arena_->workers(); }
-  // Each thread calls work(number) `passes` times. Seconds from the moment when all are there to
-  // the end of the last one.
+  // Each thread calls work(number) `passes` times, once all are there. CPU seconds of the thread
+  // that took most: what other programs take is not counted, though the memory bus is theirs too.
   double run(unsigned passes, FunctionRef<void(unsigned)> work);
 
  private:

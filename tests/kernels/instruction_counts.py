@@ -134,7 +134,8 @@ def compare(counts, expected):
         if isa_of(key) not in both:
             print(f"{key}: not compared: this instruction set is not in both")
         elif key not in counts or key not in expected:
-            failures.append(f"{key}: only in {'the reference' if key in expected else 'this build'}")
+            where = "the reference" if key in expected else "this build"
+            failures.append(f"{key}: only in {where}")
         elif abs(counts[key] / expected[key] - 1) > TOLERANCE:
             change = 100 * (counts[key] / expected[key] - 1)
             failures.append(f"{key}: {counts[key]} instructions per byte, reference"

@@ -53,8 +53,8 @@ class LoopDrive:
         self.device = call("losetup", "--direct-io=on", "-f", "--show", str(self.image))
         call("mkfs.ext4", "-q", "-m", "0", self.device)
         call("mount", self.device, str(self.mount))
-        number = pathlib.Path(f"/sys/block/{pathlib.Path(self.device).name}/dev").read_text().strip()
-        self.number, self.group = number, group
+        block = pathlib.Path("/sys/block") / pathlib.Path(self.device).name
+        self.number, self.group = (block / "dev").read_text().strip(), group
         self.limit(rate)
 
     def limit(self, rate):
@@ -160,7 +160,8 @@ class Bench:
         run = self.finish(process)
         dropped = run["io"]["drives"][1]["dropped"]
         same = run["state_hash"] == state
-        print(f"second drive lost after 3 s: {dropped}; the bits are {'the same' if same else 'others'}")
+        bits = "the same bits" if same else "OTHER BITS"
+        print(f"second drive lost after 3 s: {bits}; {dropped}")
         return same and dropped is not None
 
     def close(self):

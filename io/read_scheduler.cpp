@@ -130,7 +130,7 @@ class Scheduler final : public ReadScheduler {
   void send(Piece& piece) noexcept;
   void piece_done(Piece& piece, int status) noexcept;
   bool other_drive(Piece& piece, int status) noexcept;
-  void try_again(Piece& piece, int status) noexcept;
+  bool send_again(Piece& piece, int status) noexcept;
   void settle(Piece& piece, int status) noexcept;
   void give_up_rest(RangeRead& range, int status) noexcept;
   void fail_queued() noexcept;
@@ -462,28 +462,36 @@ void Scheduler::piece_done(Piece& piece, int status) noexcept {
   reads_.fetch_add(1, std::memory_order_relaxed);
   bytes_[static_cast<std::size_t>(piece.priority)].fetch_add(piece.read.bytes,
                                                              std::memory_order_relaxed);
+  if (status != 0) {
+    if (send_again(piece, status)) return;
+  } else if (drives_ != nullptr) {
+    drives_->ended(piece.cut, true);
+  }
+  settle(piece, status);
+}
+
+// A piece that failed goes out again: some times to the same drive, then to another one. False: it
+// has failed for good.
+bool Scheduler::send_again(Piece& piece, int status) noexcept {
   // An end of file stays one, and a range that failed elsewhere needs no more.
-  const bool wanted = status != 0 && piece.range->status == 0;
+  const bool wanted = piece.range->status == 0;
   const bool left_alone = drives_ != nullptr && !drives_->live(piece.cut.drive);
   if (wanted && status > 0 && piece.retries < limits::read_retries_max && !left_alone) {
     ++piece.retries;
     retries_.fetch_add(1, std::memory_order_relaxed);
     if (drives_ != nullptr) drives_->again(piece.cut);
-    try_again(piece, status);
-    return;
+  } else {
+    if (drives_ == nullptr) return false;
+    drives_->ended(piece.cut, false);
+    if (!wanted || !other_drive(piece, status)) return false;
   }
-  if (drives_ != nullptr) drives_->ended(piece.cut, status == 0);
-  if (wanted && drives_ != nullptr && other_drive(piece, status)) return;
-  settle(piece, status);
-}
-
-void Scheduler::try_again(Piece& piece, int status) noexcept {
   piece.failure = status;
   piece.next = retry_pieces_;
   retry_pieces_ = &piece;
+  return true;
 }
 
-// A drive has failed for good: its piece is read again from another. False: there is none.
+// Another drive takes the piece over. False: there is none.
 bool Scheduler::other_drive(Piece& piece, int status) noexcept {
   ReadDrives::Cut& cut = piece.cut;
   if (!drives_->elsewhere(cut, piece.range->file, piece.read.offset_bytes, status)) return false;
@@ -491,7 +499,6 @@ bool Scheduler::other_drive(Piece& piece, int status) noexcept {
   piece.range->source_file = cut.file;
   piece.retries = 0;
   drives_->sent(cut);
-  try_again(piece, status);
   return true;
 }
 

@@ -11,7 +11,7 @@
 
 namespace millrace::testing {
 
-// Which files break, with which errno, after how many reads of them; and what then happened.
+// Which files break, with which errno, after how many reads of any file; and what then happened.
 // Outlives its readers; written by the thread that owns them.
 struct Breakage {
   std::uint32_t first_file = 0, files = 0;
@@ -47,7 +47,7 @@ class FaultyReader final : public Reader {
 
   bool submit(Read& read) noexcept override {
     const bool breaks = read.file - breakage_.first_file < breakage_.files;
-    if (!breaks || ++breakage_.reads <= breakage_.after_reads) return inner_->submit(read);
+    if (++breakage_.reads <= breakage_.after_reads || !breaks) return inner_->submit(read);
     if (in_flight() == depth()) return false;
     ++breakage_.failed;
     failing_.push_back(&read);

@@ -52,7 +52,7 @@ TEST_CASE("nfc: what is in normal form for certain is, and once is enough") {
 TEST_CASE("nfc: a tokenizer that asks for it has the ids of the composed text, others do not") {
   const auto ids = [](bool asked, const std::string& text) {
     BpeBuilder builder("qwen2");
-    builder.set("tokenizer.ggml.normalizer_nfc", asked).token("<|im_end|>", 3);
+    builder.set("normalizer_nfc", asked).token("<|im_end|>", 3);
     const Tokenizer tokenizer = builder.tokenizer();
     CHECK(tokenizer.normalizes() == asked);
     auto made = tokenizer.encode(text, {.parse_special = true});

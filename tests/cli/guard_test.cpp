@@ -116,7 +116,7 @@ TEST_CASE("A neighbour that fills the control group shrinks the pool; the run en
                        "-p",
                        "a b c d",
                        "-n",
-                       "250",
+                       "120",
                        "--ignore-eos",
                        "--seed",
                        "5",

@@ -317,7 +317,7 @@ TEST_CASE("guard: the pool shrinks and grows during a run, and the bits stay") {
 
 TEST_CASE("guard: whenever the pressure comes, the bits stay") {
   const std::uint64_t expected = run({}, nullptr).hash;
-  for (unsigned at = 0; at < 240; at += 9) {
+  for (unsigned at = 0; at < 240; at += 17) {
     INFO("from look " << at);
     ScriptedPressure pressure([at](unsigned look) { return look >= at && look < at + 4; });
     const Outcome outcome =

@@ -5,7 +5,9 @@
 // A drive's speed is its arrived bytes over the time in which it had something to do, the last half
 // second or so counting: waiting times of the drive are in it, so that a drive which answers late
 // gets less, however fast it is once it has begun. A share that fits makes all end together; one
-// that is too large makes its drive end later, look slower and get less the next time.
+// that is too large makes its drive end later, look slower and get less the next time. Small reads
+// that a drive serves side by side take as long as one: then any shares are as good as others, and
+// they may drift.
 #pragma once
 
 #include <array>

@@ -28,8 +28,6 @@ ScalePlace scale_place(DType type) {
       return {109, 1};
     case DType::q6_k:
       return {209, 1};
-    case DType::iq1_m:
-      return {49, 4};
     default:
       return {1, 1};
   }
@@ -55,6 +53,10 @@ void tame_block(DType type, std::byte* block) {
       if ((block[0] & std::byte{0x7f}) == std::byte{0x7f}) block[0] = std::byte{0x11};  // NaN
       return;
     case DType::fp4:
+      return;
+    case DType::iq1_m:  // the half lies in the upper nibbles of four words, lowest first
+      for (std::size_t i = 0; i < 4; ++i)
+        block[49 + 2 * i] = (block[49 + 2 * i] & std::byte{0x0f}) | std::byte{i == 2 ? 0x80u : 0u};
       return;
     default:
       break;

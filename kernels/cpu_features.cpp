@@ -2,6 +2,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
@@ -34,6 +38,17 @@ std::uint64_t read_xcr0() noexcept {
   return (std::uint64_t{high} << 32) | low;
 }
 
+// Linux gives a process tile data only when it asks, once; threads that exist or come have it too.
+bool tiles_granted() noexcept {
+#if defined(__linux__) && defined(SYS_arch_prctl)
+  constexpr int request_permission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr unsigned long tile_data = 18;     // the component's bit in XCR0
+  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+#else
+  return false;
+#endif
+}
+
 constexpr bool has_all(std::uint64_t value, std::uint64_t bits) noexcept {
   return (value & bits) == bits;
 }
@@ -60,7 +75,7 @@ CpuFeatures detect_cpu_features() noexcept {
   const std::uint64_t xcr0 = os_uses_xsave ? read_xcr0() : 0;
   features.os_avx = has_all(xcr0, 0x06);     // SSE and AVX state
   features.os_avx512 = has_all(xcr0, 0xe6);  // and masks, upper halves, registers 16 to 31
-  features.os_amx = has_all(xcr0, 0x60000);  // tile configuration and data
+  features.os_amx = features.amx_tile && has_all(xcr0, 0x60000) && tiles_granted();
   return features;
 }
 

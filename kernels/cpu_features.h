@@ -20,7 +20,7 @@ struct CpuFeatures {
   // Registers that the operating system saves (XCR0); without this the instructions fault.
   bool os_avx = false;
   bool os_avx512 = false;
-  bool os_amx = false;  // a process must still ask for the tiles before it uses them
+  bool os_amx = false;  // and gave this process the tiles, which detect_cpu_features() asks for
   // aarch64: the kernel reports only what may be used.
   bool neon = false;
   bool dotprod = false;

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "kernels/tables.h"
+#include "kernels/tile_table.h"
 
 namespace millrace {
 
@@ -13,6 +15,7 @@ namespace {
 struct Parts {
   const KernelTable* layers = nullptr;
   const WeightKernels* supers = nullptr;
+  bool in_tiles = false;  // many tokens by amx_tile_kernels
 };
 
 constexpr Parts scalar_parts{&scalar_kernels, &scalar_super_kernels};
@@ -21,8 +24,9 @@ constexpr Parts avx2_parts{&avx2_kernels, &avx2_super_kernels};
 constexpr Parts avxvnni_parts{&avxvnni_kernels, &avxvnni_super_kernels};
 constexpr Parts avx512_parts{&avx512_kernels, &avx512_super_kernels};
 constexpr Parts avx512vnni_parts{&avx512vnni_kernels, &avx512vnni_super_kernels};
+constexpr Parts amx_parts{&avx512vnni_kernels, &avx512vnni_super_kernels, true};
 #else
-constexpr Parts avx2_parts, avxvnni_parts, avx512_parts, avx512vnni_parts;
+constexpr Parts avx2_parts, avxvnni_parts, avx512_parts, avx512vnni_parts, amx_parts;
 #endif
 #if defined(__aarch64__)
 constexpr Parts neon_parts{&neon_kernels, &neon_super_kernels};
@@ -51,7 +55,7 @@ constexpr Need neon{&CpuFeatures::neon, "NEON"};
 constexpr Need dotprod{&CpuFeatures::dotprod, "DotProd"};
 constexpr Need os_avx{&CpuFeatures::os_avx, "AVX"};
 constexpr Need os_avx512{&CpuFeatures::os_avx512, "AVX-512"};
-constexpr Need os_amx{&CpuFeatures::os_amx, "AMX"};
+constexpr Need os_amx{&CpuFeatures::os_amx, "AMX tile"};
 
 // One ISA: what its table was compiled for and what the operating system must save for it.
 struct Isa {
@@ -77,7 +81,7 @@ constexpr std::array isas = {
         {avx512f, avx512bw, avx512vl, avx512dq, avx512vnni, avx2, fma, f16c},
         os_avx512},
     Isa{"amx",
-        {},
+        amx_parts,
         {avx512f, avx512bw, avx512vl, avx512dq, avx512vnni, amx_tile, amx_int8, avx2, fma, f16c},
         os_amx},
 };
@@ -131,16 +135,45 @@ void fill_gaps(Function (&into)[count], const Function (&from)[count]) {
     if (into[i] == nullptr) into[i] = from[i];
 }
 
-KernelTable join(const Parts& parts) {
+#if defined(__x86_64__)
+// Fewer tokens leave most of a tile empty.
+constexpr std::size_t tile_tokens_min = 8;
+
+template <std::size_t type>
+void matmul_vectors_or_tiles(const WeightRows& weights, const Q8Batch& x, std::size_t tokens,
+                             float* y, std::size_t y_stride) {
+  const WeightKernels& vectors = avx512vnni_kernels;
+  const WeightKernels& chosen = tokens < tile_tokens_min ? vectors : amx_tile_kernels;
+  chosen.matmul_q8[type](weights, x, tokens, y, y_stride);
+}
+
+template <std::size_t... type>
+void add_tiles(KernelTable& table, std::index_sequence<type...>) {
+  const auto add = [&table]<std::size_t one>(std::integral_constant<std::size_t, one>) {
+    if (amx_tile_kernels.matmul_q8[one] != nullptr)
+      table.matmul_q8[one] = &matmul_vectors_or_tiles<one>;
+  };
+  (add(std::integral_constant<std::size_t, type>{}), ...);
+}
+
+void add_tiles(KernelTable& table) { add_tiles(table, std::make_index_sequence<dtype_count>()); }
+#else
+void add_tiles(KernelTable&) {}
+#endif
+
+KernelTable join(const Isa& isa) {
+  const Parts& parts = isa.parts;
   KernelTable table{};
   if (parts.layers == nullptr) return table;
   table = *parts.layers;
+  table.name = isa.name.data();  // a literal
   table.quantize_q8_super = parts.supers->quantize_q8_super;
   fill_gaps(table.matmul_q8, parts.supers->matmul_q8);
   fill_gaps(table.matmul_q8_super, parts.supers->matmul_q8_super);
   fill_gaps(table.matmul_f32, parts.supers->matmul_f32);
   fill_gaps(table.decode_row, parts.supers->decode_row);
   fill_gaps(table.decode_scaled, parts.supers->decode_scaled);
+  if (parts.in_tiles) add_tiles(table);
   return table;
 }
 
@@ -148,7 +181,7 @@ KernelTable join(const Parts& parts) {
 const KernelTable& table_of(const Isa& isa) {
   static const auto tables = [] {
     std::array<KernelTable, isas.size()> all;
-    for (std::size_t i = 0; i < isas.size(); ++i) all[i] = join(isas[i].parts);
+    for (std::size_t i = 0; i < isas.size(); ++i) all[i] = join(isas[i]);
     return all;
   }();
   return tables[static_cast<std::size_t>(&isa - isas.data())];

@@ -77,6 +77,8 @@ TEST_CASE("dispatch: an ISA that the operating system does not enable is refused
   for (const KernelTable* table : supported_kernels(cpu)) {
     CHECK_FALSE(contains(table->name, "avx512"));
   }
+  cpu.os_amx = false;
+  CHECK(contains(refusal("amx", cpu), "operating system does not enable AMX tile registers"));
   cpu.os_avx = false;
   CHECK(contains(refusal("avx2", cpu), "operating system does not enable AVX registers"));
   CHECK(supported_kernels(cpu).size() == 1);
@@ -95,7 +97,7 @@ TEST_CASE("dispatch: an ISA that the CPU has but the build lacks is refused by t
   }
 #if defined(__x86_64__)
   CHECK(missing == 2);
-  for (const char* name : {"avx2", "avxvnni", "avx512", "avx512vnni"})
+  for (const char* name : {"avx2", "avxvnni", "avx512", "avx512vnni", "amx"})
     CHECK(std::string(choose_kernels(name, everything()).value()->name) == name);
 #endif
 }

@@ -207,8 +207,23 @@ std::span<const KernelTable* const> supported_kernels() {
   return tables;
 }
 
+namespace {
+
+// Tiles that never ran on a real CPU are not taken unasked.
+constexpr std::string_view only_by_name = "amx";
+
+const KernelTable* fastest_kernels(const CpuFeatures& cpu) {
+  const auto tables = supported_kernels(cpu);
+  const auto last = std::find_if(tables.rbegin(), tables.rend(), [](const KernelTable* table) {
+    return table->name != only_by_name;
+  });
+  return *last;
+}
+
+}  // namespace
+
 Result<const KernelTable*> choose_kernels(std::string_view name, const CpuFeatures& cpu) {
-  if (name.empty()) return supported_kernels(cpu).back();
+  if (name.empty()) return fastest_kernels(cpu);
   const auto* const isa =
       std::find_if(isas.begin(), isas.end(), [name](const Isa& each) { return each.name == name; });
   if (isa == isas.end()) return refusal(name, unknown_name_text(), cpu);

@@ -42,7 +42,9 @@ TEST_CASE("dispatch: scalar comes first, the default last, and each name chooses
     REQUIRE(chosen.has_value());
     CHECK(chosen.value() == table);
   }
-  CHECK(choose_kernels("").value() == tables.back());
+  const KernelTable* const unasked = choose_kernels("").value();
+  const std::string_view last = tables.back()->name;
+  CHECK(unasked == (last == "amx" ? tables[tables.size() - 2] : tables.back()));
 }
 
 TEST_CASE("dispatch: a CPU without features still has scalar kernels") {

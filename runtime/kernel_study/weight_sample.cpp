@@ -56,7 +56,8 @@ void tame_block(DType type, std::byte* block) {
       return;
     case DType::iq1_m:  // the half lies in the upper nibbles of four words, lowest first
       for (std::size_t i = 0; i < 4; ++i)
-        block[49 + 2 * i] = (block[49 + 2 * i] & std::byte{0x0f}) | std::byte{i == 2 ? 0x80u : 0u};
+        block[49 + 2 * i] =
+            (block[49 + 2 * i] & std::byte{0x0f}) | static_cast<std::byte>(i == 2 ? 0x80 : 0);
       return;
     default:
       break;

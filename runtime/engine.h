@@ -89,6 +89,9 @@ class Engine {
   const ReadScheduler& reader() const noexcept { return *scheduler_; }
   // What is known of the drive behind the model's first file; nothing if it was never measured.
   const std::optional<DriveProfile>& profile() const noexcept { return profile_; }
+  // Under which the model's routing is kept between runs (estimate/known_routing); empty: it is
+  // not.
+  const std::string& routing_key() const noexcept { return routing_key_; }
   // Tokens per second to expect, where much is streamed; nothing elsewhere.
   const std::optional<Prediction>& prediction() const noexcept { return prediction_; }
   // Where the floor of this run is measured; null where little is streamed.
@@ -107,7 +110,8 @@ class Engine {
   Status make_plan();
   Status look_up_drive();
   Status make_memory();
-  Status predict_speed();
+  Status predict_speed(const PlanInput& input);
+  Status note_routing();
   Status start_reading();
   Status load_trunk();
   Status build_pipeline();
@@ -131,6 +135,7 @@ class Engine {
   SlotLayout layout_;
   std::optional<DriveProfile> profile_;
   std::optional<Prediction> prediction_;
+  std::string routing_key_;
   std::vector<SliceDigests> digests_;  // of a packed pool, by SlotLayout::index; empty: none
   Plan plan_;
   PinnedMemory memory_;

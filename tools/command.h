@@ -47,7 +47,7 @@ const CLI::Validator& decimal();
 // The engine's flags as typed, before they are checked.
 struct EngineFlags {
   std::string model, pool, preset = "auto", cache, trunk, kv = "f16", activations = "q8", isa,
-                           io = "auto", direct = "auto", prefetch = "off",
+                           io = "auto", direct = "auto", prefetch = predictor_default(),
                            policy = eviction_policy_default;
   std::string piece;
   std::uint32_t context = 0, threads = 0, batch_tokens = 512, depth = 0;

@@ -90,7 +90,8 @@ def measure(options, shape, model, mib):
           f"| {statistics.median(known):.2f} = {ratio(known, achieved):.2f} "
           f"| {statistics.median(replays):.2f} = {ratio(replays, achieved):.2f} "
           f"| {100 * report['cache']['decode_hit_rate']:.0f} % of "
-          f"{100 * predicted['hit_rate']:.0f} % | {report['io']['floor_share'] or 0:.2f} |", flush=True)
+          f"{100 * predicted['hit_rate']:.0f} % "
+          f"| {report['io']['floor_share'] or 0:.2f} |", flush=True)
 
 
 def ratio(predicted, achieved):

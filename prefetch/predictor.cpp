@@ -22,6 +22,16 @@ std::unique_ptr<Predictor> made(Arguments... arguments) {
 
 std::span<const char* const> predictor_names() noexcept { return names; }
 
+const char* predictor_default() noexcept { return "router1"; }
+
+std::uint64_t predictor_bytes(std::string_view name, const PredictorShape& shape) noexcept {
+  const std::uint64_t experts = std::uint64_t{shape.layers} * shape.experts;
+  if (name == "transition") return experts * (shape.experts + 1) * sizeof(float);
+  if (name == "wrong") return experts * sizeof(std::uint64_t);
+  if (name == "off") return 0;
+  return std::uint64_t{shape.layers} * shape.top_k * sizeof(ExpertIndex);
+}
+
 Result<std::unique_ptr<Predictor>> make_predictor(std::string_view name) {
   if (name == "router1") return made<RouterAheadPredictor>(1U);
   if (name == "router2") return made<RouterAheadPredictor>(2U);

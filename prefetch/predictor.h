@@ -37,6 +37,10 @@ class Predictor {
 
 // Names that --prefetch takes, "off" not among them.
 std::span<const char* const> predictor_names() noexcept;
+// What --prefetch is where it is not given.
+const char* predictor_default() noexcept;
+// What a predictor of this name holds, for the plan; off and unknown names: nothing.
+std::uint64_t predictor_bytes(std::string_view name, const PredictorShape& shape) noexcept;
 // By such a name; `usage` error with the known names otherwise.
 Result<std::unique_ptr<Predictor>> make_predictor(std::string_view name);
 

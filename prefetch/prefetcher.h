@@ -33,8 +33,8 @@ class Prefetcher {
  public:
   // Guesses are read while at least this share of what was read for them has been used.
   static constexpr double used_share_min = 0.25;
-  static constexpr std::uint32_t trial_guesses = 48;  // read before the first judgement
-  static constexpr std::uint32_t pause_walks = 32;    // doubled with each pause
+  static constexpr std::uint32_t trial_guesses = 16;  // read before the first judgement
+  static constexpr std::uint32_t pause_walks = 128;   // doubled with each pause
   static constexpr std::uint32_t pause_walks_max = 4096;
 
   // `loader` outlives it; `routed`: layers with experts.

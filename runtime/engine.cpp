@@ -10,6 +10,9 @@
 #include "prefetch/eviction_policy.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "runtime/direct_choice.h"
+#include "runtime/estimate/choose_cache.h"
+#include "runtime/estimate/known_routing.h"
 #include "runtime/machine.h"
 #include "runtime/mirror.h"
 #include "runtime/pack.h"
@@ -31,12 +34,12 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config, Progr
   {
     MILLRACE_ASSIGN(const Checkpoint checkpoint, open_checkpoint(config.model_path));
     MILLRACE_TRY(engine->open_model(checkpoint));  // shapes, tokenizer; files for reading
+    MILLRACE_TRY(engine->look_up_drives());        // what they were measured to do
     MILLRACE_TRY(engine->make_plan());
     if (check != nullptr) MILLRACE_TRY((*check)(*engine, checkpoint));
   }
-  MILLRACE_TRY(engine->look_up_drives());  // what they were measured to do
-  MILLRACE_TRY(engine->make_memory());     // trunk and slots
-  MILLRACE_TRY(engine->start_reading());   // the thread that owns the drives' queue
+  MILLRACE_TRY(engine->make_memory());    // trunk and slots
+  MILLRACE_TRY(engine->start_reading());  // the thread that owns the drives' queue
   MILLRACE_TRY(engine->load_trunk());
   MILLRACE_TRY(engine->build_pipeline());  // compute threads, graph, buffers
   engine->load_seconds_ = static_cast<double>(system_clock().now_ns() - start_ns) * 1e-9;
@@ -57,19 +60,20 @@ Status Engine::open_model(const Checkpoint& checkpoint) {
   auto tokenizer = Tokenizer::from_checkpoint(checkpoint);
   if (tokenizer) tokenizer_ = std::make_unique<Tokenizer>(*std::move(tokenizer));
   else tokenizer_error_ = std::move(tokenizer).error();
+  const DirectMode direct = choose_direct(spec_, config_, read_machine());
   for (const std::string& path : spec_.files) {
-    MILLRACE_ASSIGN(File file, File::open(path, config_.direct));
+    MILLRACE_ASSIGN(File file, File::open(path, direct));
     files_.push_back(std::move(file));
   }
   for (const File& file : files_) block_bytes_.push_back(file.block_bytes());
-  MILLRACE_TRY(open_mirrors(checkpoint));
+  MILLRACE_TRY(open_mirrors(checkpoint, direct));
   for (const File& file : files_) file_list_.push_back(&file);
   layout_ = SlotLayout(spec_.experts, block_bytes_);
   return {};
 }
 
 // Their files stand behind the model's.
-Status Engine::open_mirrors(const Checkpoint& checkpoint) {
+Status Engine::open_mirrors(const Checkpoint& checkpoint, DirectMode direct) {
   const auto count = static_cast<std::uint32_t>(files_.size());
   RunDrive& own = drives_.emplace_back(RunDrive{.path = spec_.files.front(), .files = {}});
   for (std::uint32_t i = 0; i < count; ++i) own.files.push_back(i);
@@ -80,7 +84,7 @@ Status Engine::open_mirrors(const Checkpoint& checkpoint) {
     if (!config_.pool_path.empty()) pool = count - 1;
     if (pool) heads[*pool] = pool_head_bytes_;
     for (const std::string& path : config_.mirror_paths) {
-      MILLRACE_ASSIGN(Mirror mirror, open_mirror(path, {files_, heads, pool}, config_.direct));
+      MILLRACE_ASSIGN(Mirror mirror, open_mirror(path, {files_, heads, pool}, direct));
       mirrors.push_back(std::move(mirror));
     }
   }
@@ -115,13 +119,15 @@ Status Engine::look_up_drives() {
 
 Status Engine::make_plan() {
   const Machine machine = read_machine();
-  MILLRACE_ASSIGN(plan_, millrace::make_plan({spec_, layout_, block_bytes_, config_, machine}));
+  const PlanInput input{spec_, layout_, block_bytes_, config_, machine};
+  MILLRACE_ASSIGN(plan_, millrace::make_plan(input));
+  MILLRACE_TRY(note_routing());
+  MILLRACE_TRY(predict_speed(input));
   log_info(fmt::format("plan: {} in all: {}", format_bytes(plan_.total_bytes()), plan_.describe()));
   return {};
 }
 
 Status Engine::make_memory() {
-  MILLRACE_TRY(predict_speed());
   MILLRACE_ASSIGN(trunk_, TrunkStore::create(spec_, plan_.trunk, block_bytes_, memory_));
   MILLRACE_ASSIGN(slots_, allocate_slots(memory_, plan_.slots));
   if (plan_.measuring_bytes > 0) {
@@ -132,18 +138,28 @@ Status Engine::make_memory() {
   return {};
 }
 
-// Takes a quarter of a second, so only where loading takes longer; before the memory is taken,
-// since it needs some itself.
-Status Engine::predict_speed() {
+Status Engine::note_routing() {
+  if (config_.profile_folder.empty() || spec_.hparams.experts == 0) return {};
+  MILLRACE_ASSIGN(routing_key_, millrace::routing_key(spec_));
+  return {};
+}
+
+// Takes half a second, so only where loading takes longer; before the memory is taken, since it
+// needs some itself. Under the preset `auto` what comes out decides on the size of the cache.
+Status Engine::predict_speed(const PlanInput& input) {
   if (plan_.measuring_bytes == 0) return {};
   MILLRACE_ASSIGN(const ComputeSpeed speed,
                   measure_compute(*kernels_, expert_type(spec_), trunk_type(spec_), plan_.threads));
-  prediction_ = predict(spec_, plan_, speed, drive_range(drives_));
+  const auto routing = load_routing(config_.profile_folder, routing_key_, spec_);
+  const DriveRange drive = drive_range(drives_, RunFloor::buffer_bytes(layout_));
+  MILLRACE_ASSIGN(PlannedRun run, choose_cache(input, std::move(plan_), {speed, drive, routing}));
+  plan_ = std::move(run.plan);
+  prediction_ = std::move(run.prediction);
   log_info(fmt::format(
-      "predicted: {:.2f} to {:.2f} tokens/s ({} hits; the {} binds)", prediction_->low,
-      prediction_->high,
-      fmt::format("{:.0f} to {:.0f} %", 100 * prediction_->hits.low, 100 * prediction_->hits.high),
-      binds_name(prediction_->binds)));
+      "predicted: {:.2f} to {:.2f} tokens/s ({:.0f} to {:.0f} % hits, by {}; the "
+      "{} binds)",
+      prediction_->low, prediction_->high, 100 * prediction_->hits.low,
+      100 * prediction_->hits.high, prediction_->hits_from, binds_name(prediction_->binds)));
   return {};
 }
 

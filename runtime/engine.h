@@ -107,6 +107,9 @@ class Engine {
   const ReadScheduler& reader() const noexcept { return *scheduler_; }
   // The drive behind the model's first file, then those of the mirrors.
   std::span<const RunDrive> drives() const noexcept { return drives_; }
+  // Under which the model's routing is kept between runs (estimate/known_routing); empty: it is
+  // not.
+  const std::string& routing_key() const noexcept { return routing_key_; }
   // Tokens per second to expect, where much is streamed; nothing elsewhere.
   const std::optional<Prediction>& prediction() const noexcept { return prediction_; }
   // Where the floor of this run is measured; null where little is streamed.
@@ -123,11 +126,12 @@ class Engine {
  private:
   Engine(EngineConfig config, ProgressLine& progress, const std::atomic<bool>& cancel);
   Status open_model(const Checkpoint& checkpoint);
-  Status open_mirrors(const Checkpoint& checkpoint);
+  Status open_mirrors(const Checkpoint& checkpoint, DirectMode direct);
   Status make_plan();
   Status look_up_drives();
   Status make_memory();
-  Status predict_speed();
+  Status predict_speed(const PlanInput& input);
+  Status note_routing();
   Status start_reading();
   Status load_trunk();
   Status build_pipeline();
@@ -154,6 +158,7 @@ class Engine {
   std::vector<RunDrive> drives_;
   SlotLayout layout_;
   std::optional<Prediction> prediction_;
+  std::string routing_key_;
   std::vector<SliceDigests> digests_;  // of a packed pool, by SlotLayout::index; empty: none
   Plan plan_;
   PinnedMemory memory_;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 
+#include "prefetch/predictor.h"
 #include "runtime/base/log.h"
 #include "runtime/floor/run_floor.h"
 #include "runtime/pipeline/batch_walk.h"
@@ -35,6 +36,12 @@ Result<std::uint32_t> choose_context(const PlanInput& input) {
     log_warning(fmt::format("-c {} exceeds the {} positions that the model was trained on", wanted,
                             trained));
   return wanted;
+}
+
+PredictorShape predictor_shape(const ModelSpec& spec) {
+  return {.layers = spec.hparams.layers,
+          .experts = spec.hparams.experts,
+          .top_k = spec.hparams.experts_used};
 }
 
 // Only models that may stream a good deal are held against the drive; whatever the cache, so that
@@ -197,7 +204,8 @@ Result<Plan> make_plan(const PlanInput& input) {
   plan.kv_bytes = plan.sequences * SequenceState::bytes(input.spec.hparams, plan.context,
                                                         input.config.kv, plan.batch_tokens);
   plan.workspace_bytes =
-      BatchWalk::bytes(input.spec, plan.batch_tokens, plan.logits_rows, plan.threads);
+      BatchWalk::bytes(input.spec, plan.batch_tokens, plan.logits_rows, plan.threads) +
+      predictor_bytes(input.config.prefetch, predictor_shape(input.spec));
   plan.measuring_bytes = measuring_bytes(input);
   plan.program_bytes = program_bytes(input.spec);
   MILLRACE_TRY(plan_trunk_part(input, preset, plan));

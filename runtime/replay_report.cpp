@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/base/log.h"
+#include "runtime/plot/plot.h"
 #include "runtime/replay_study.h"
 
 namespace millrace {
@@ -32,6 +33,7 @@ std::string replay_table(const ReplayStudy& study) {
       fmt::format("{}, pool {}; {} tokens, the last {} after warm-up\n", model_line(study.trace),
                   format_bytes(study.pool_bytes), study.tokens, study.warm_tokens);
   if (!study.note.empty()) text += "note: " + study.note + "\n";
+  if (!study.priced_by.empty()) text += "priced by: " + study.priced_by + "\n";
   text += fmt::format("{:>8} {:>7} {:<9} {:>6} {:>6} {:>7} {:>9} {:>8} {:>10}{}\n", "capacity",
                       "slots", "policy", "cold", "warm", "compul.", "recovered", "shuffled",
                       "read/token", study.priced ? "  tokens/s (range)" : "");
@@ -79,7 +81,31 @@ Json replay_json(const ReplayStudy& study) {
   json.set("model", printable(study.trace.model)).set("tokens", study.tokens);
   json.set("warm_tokens", study.warm_tokens).set("pool_bytes", study.pool_bytes);
   json.set("note", study.note.empty() ? Json() : Json(study.note));
+  json.set("priced_by", study.priced_by.empty() ? Json() : Json(study.priced_by));
   return json.set("rows", std::move(rows));
+}
+
+std::string replay_svg(const ReplayStudy& study) {
+  plot::LinePlot picture;
+  picture.title = fmt::format("{} by cache size: {}", study.priced ? "Tokens per second" : "Hits",
+                              printable(study.trace.model));
+  picture.subtitle = fmt::format(
+      "a recorded routing of {} tokens, replayed; pool {}; dashed: the "
+      "best possible",
+      study.tokens, format_bytes(study.pool_bytes));
+  picture.x_title = "cache in GiB";
+  picture.y_title = study.priced ? "tokens/s" : "hits in %";
+  for (const ReplayRow& row : study.rows) {
+    auto& all = picture.series;
+    auto series = std::find_if(all.begin(), all.end(),
+                               [&](const plot::Series& one) { return one.name == row.policy; });
+    if (series == all.end())
+      series = all.insert(all.end(), {row.policy, {}, row.policy == "belady", {}});
+    series->points.push_back({static_cast<double>(row.cache_bytes) / static_cast<double>(GiB),
+                              study.priced ? row.tokens_per_second : 100 * row.warm_hit_rate});
+  }
+  for (plot::Series& series : picture.series) std::sort(series.points.begin(), series.points.end());
+  return plot::line_plot_svg(picture);
 }
 
 TraceSummary summarise(const RoutingRecord& record) {

@@ -12,6 +12,7 @@
 #include "prefetch/policies/clairvoyant.h"
 #include "prefetch/replay.h"
 #include "runtime/base/log.h"
+#include "runtime/estimate/predict.h"
 
 namespace millrace {
 
@@ -205,14 +206,17 @@ class Study {
     return replay_calls(calls, pool_.layout, plan, pool_.top_k, std::move(policy));
   }
 
-  // Seconds of one layer's call: hits compute while misses are read, each miss when it is there.
+  // Seconds of one layer's call; guesses are for single tokens only.
   double call_seconds(const RoutingCall& call, const CallCounts& counts, double layers) const {
     const double layer = options_.compute_seconds / layers * call.tokens;
-    const double experts = layer * options_.expert_share;
-    const double one = experts / std::max<double>(1, static_cast<double>(call.experts.size()));
-    const double read = static_cast<double>(counts.miss_bytes) / options_.drive_bytes_per_second;
-    const double with_reads = counts.misses > 0 ? std::max(experts, read + one) : experts;
-    return layer - experts + with_reads;
+    LayerCost cost;
+    cost.expert_seconds = layer * options_.expert_share;
+    cost.trunk_seconds = layer - cost.expert_seconds;
+    cost.one_expert_seconds =
+        cost.expert_seconds / std::max<double>(1, static_cast<double>(call.experts.size()));
+    cost.read_seconds = static_cast<double>(counts.miss_bytes) / options_.drive_bytes_per_second;
+    cost.latency_seconds = options_.latency_seconds;
+    return layer_seconds(cost, call.phase == RoutingPhase::generation ? options_.ahead : 0);
   }
 
   void price(std::span<const CallCounts> counts, ReplayRow& made) const {
@@ -221,11 +225,12 @@ class Study {
     const auto layers = static_cast<double>(std::count(seen.begin(), seen.end(), true));
     double seconds = 0;
     double tokens_in_layers = 0;
-    std::uint64_t bytes = 0;
+    std::uint64_t bytes = 0, reading_calls = 0;
     for (std::size_t i = warm_; i < calls_.size(); ++i) {
       if (only_decode_ && calls_[i].phase == RoutingPhase::prompt) continue;
       tokens_in_layers += calls_[i].tokens;
       bytes += counts[i].miss_bytes;
+      reading_calls += counts[i].misses > 0 ? 1 : 0;
       if (options_.drive_bytes_per_second > 0)
         seconds += call_seconds(calls_[i], counts[i], layers);
     }
@@ -236,7 +241,8 @@ class Study {
     const double read = made.bytes_per_token / options_.drive_bytes_per_second;
     const double compute = options_.compute_seconds;
     const auto rate = [](double time) { return time > 0 ? 1 / time : 0.0; };
-    made.tokens_per_second_low = rate(read + compute);
+    const double waits = static_cast<double>(reading_calls) / tokens * options_.latency_seconds;
+    made.tokens_per_second_low = rate(waits + read + compute);
     made.tokens_per_second = rate(seconds / tokens);
     made.tokens_per_second_high = rate(std::max(read, compute));
   }
@@ -270,6 +276,8 @@ Status check_options(const ReplayOptions& options) {
   if (!(options.warmup >= 0 && options.warmup < 1))
     return Error{ErrorCode::usage,
                  fmt::format("--warmup {}: must be 0 to less than 1", options.warmup)};
+  if (!(options.ahead >= 0 && options.ahead <= 1))
+    return Error{ErrorCode::usage, fmt::format("--ahead {}: must be 0 to 1", options.ahead)};
   if (options.drive_bytes_per_second < 0 || options.compute_seconds < 0)
     return Error{ErrorCode::usage, "--drive-gbps and --compute-ms must not be negative"};
   if (!(options.expert_share >= 0 && options.expert_share <= 1))
@@ -317,6 +325,7 @@ Result<ReplayStudy> study_replay(const ReplayOptions& options) {
   ReplayStudy made;
   made.trace = record.header;
   made.priced = options.drive_bytes_per_second > 0;
+  made.priced_by = options.priced_by;
   MILLRACE_ASSIGN(Pool pool, open_pool(options, record, made.note));
   made.pool_bytes = pool.bytes;
   const Study study(options, record, std::move(pool));

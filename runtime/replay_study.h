@@ -23,8 +23,11 @@ struct ReplayOptions {
   double warmup = 0.5;                // share of the trace's tokens that only fill the cache
   // Pricing; no tokens/s without a rate.
   double drive_bytes_per_second = 0;
+  double latency_seconds = 0;  // until a first piece of a layer is there
   double compute_seconds = 0;  // per token, everything resident
   double expert_share = 0.5;   // of it, in routed experts
+  double ahead = 0;            // share of the missing that is guessed in time
+  std::string priced_by;       // where these are from; empty: flags
   std::uint32_t shuffle_seed = 1;
 };
 
@@ -53,6 +56,7 @@ struct ReplayStudy {
   std::uint64_t tokens = 0, warm_tokens = 0;
   std::uint64_t pool_bytes = 0;
   bool priced = false;
+  std::string priced_by;
   std::vector<ReplayRow> rows;  // capacity by capacity; LRU and Belady always among them
 };
 
@@ -73,6 +77,8 @@ Result<ReplayStudy> study_replay(const ReplayOptions& options);
 
 std::string replay_table(const ReplayStudy& study);
 Json replay_json(const ReplayStudy& study);
+// Tokens per second (hits, where it is not priced) by cache size, a curve for each policy.
+std::string replay_svg(const ReplayStudy& study);
 
 // One line per policy and phase of what a trace holds: tokens, reuse from one token to the next,
 // skew of popularity.

@@ -237,6 +237,8 @@ Json report_json(const Engine& engine, const GenerateResult& result) {
   predicted.set("tokens_per_second", expected ? Json(expected->middle) : Json());
   predicted.set("hit_rate", expected ? Json(expected->hits.middle) : Json());
   predicted.set("binds", expected ? Json(binds_name(expected->binds)) : Json());
+  predicted.set("hits_from", expected ? Json(expected->hits_from) : Json());
+  predicted.set("cache_size_reason", expected ? text_or_null(expected->size_reason) : Json());
   json.set("predicted", std::move(predicted));
   return json;
 }
@@ -341,6 +343,19 @@ std::string memory_row(const Engine& engine) {
                      format_bytes(pinned.locked_bytes));
 }
 
+// What the plan promised beside what came true.
+std::string predicted_rows(const Prediction& expected, const GenerateResult& result) {
+  std::string text = row(
+      "predicted",
+      fmt::format("{:.2f} tokens/s ({:.2f} to {:.2f}), {:.0f} % hits; the {} binds; achieved: "
+                  "{:.2f} times that",
+                  expected.middle, expected.low, expected.high, 100 * expected.hits.middle,
+                  binds_name(expected.binds), result.decode.tokens_per_second() / expected.middle));
+  std::string reason = "hits by " + expected.hits_from;
+  if (!expected.size_reason.empty()) reason += "; cache: " + expected.size_reason;
+  return text + row("", reason);
+}
+
 // What is to be known about the model; what the system refused, and what was done instead.
 std::string note_rows(const Engine& engine) {
   std::string text;
@@ -377,11 +392,7 @@ std::string report_body(const Engine& engine, const GenerateResult& result) {
                                     result.decode.tokens, result.decode.seconds,
                                     result.decode.tokens_per_second(), engine.kernels().name,
                                     engine.plan().threads));
-  if (const auto& expected = engine.prediction())
-    text += row("predicted", fmt::format("{:.2f} tokens/s ({:.2f} to {:.2f}), {:.0f} % hits; "
-                                         "the {} binds",
-                                         expected->middle, expected->low, expected->high,
-                                         100 * expected->hits.middle, binds_name(expected->binds)));
+  if (engine.prediction()) text += predicted_rows(*engine.prediction(), result);
   const double whole = std::max(1e-9, result.decode.seconds);
   text += row("time", fmt::format("computing {:.1f} % (of it {:.1f} % while reading), waiting for "
                                   "reads {:.1f} %, other {:.1f} %",

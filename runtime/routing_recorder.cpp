@@ -1,12 +1,17 @@
 #include "runtime/routing_recorder.h"
 
+#include "runtime/base/log.h"
+
 namespace millrace {
 
 Result<std::unique_ptr<RoutingRecorder>> RoutingRecorder::start(Engine& engine,
                                                                 const std::string& path) {
   std::unique_ptr<RoutingRecorder> made(new RoutingRecorder(engine));
-  if (path.empty()) return made;
   const ModelSpec& spec = engine.spec();
+  if (!engine.routing_key().empty())
+    made->tail_.emplace(spec.hparams.layers, spec.hparams.experts_used);
+  if (made->tail_) engine.set_routing_sink(&made->sink_);
+  if (path.empty()) return made;
   const RoutingTraceHeader header{.model = spec.hparams.name,
                                   .architecture = spec.family->architecture,
                                   .layers = spec.hparams.layers,
@@ -22,12 +27,19 @@ Result<std::unique_ptr<RoutingRecorder>> RoutingRecorder::start(Engine& engine,
 }
 
 RoutingRecorder::~RoutingRecorder() {
-  if (trace_ != nullptr) engine_.set_routing_sink(nullptr);
+  if (trace_ != nullptr || tail_) engine_.set_routing_sink(nullptr);
 }
 
 Status RoutingRecorder::finish() {
-  if (trace_ == nullptr) return {};
+  if (trace_ == nullptr && !tail_) return {};
   engine_.set_routing_sink(nullptr);
+  if (tail_) {
+    const Status kept = save_routing(engine_.config().profile_folder, engine_.routing_key(),
+                                     engine_.spec(), *tail_);
+    if (!kept) log_info("routing is not kept for later plans: " + kept.error().what);
+    tail_.reset();
+  }
+  if (trace_ == nullptr) return {};
   const Status done = trace_->finish();
   trace_.reset();
   if (done) return {};
@@ -38,8 +50,10 @@ void RoutingRecorder::record(const TokenPlace& place, LayerIndex layer,
                              std::span<const ExpertIndex> experts,
                              std::span<const float> weights) noexcept {
   const bool prompt = place.position < prompt_tokens_;
-  trace_->record(turn_, prompt ? RoutingPhase::prompt : RoutingPhase::generation, place.position,
-                 layer, experts, weights);
+  if (tail_ && !prompt) tail_->record(layer, experts);
+  if (trace_ != nullptr)
+    trace_->record(turn_, prompt ? RoutingPhase::prompt : RoutingPhase::generation, place.position,
+                   layer, experts, weights);
 }
 
 }  // namespace millrace

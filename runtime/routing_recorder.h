@@ -1,21 +1,24 @@
-// RoutingRecorder: --trace of a run. Writes what the engine's routers choose into a RoutingTrace,
-// from start() until finish(). One thread; the engine outlives it.
+// RoutingRecorder: what the engine's routers choose, from start() until finish(): into a file
+// (--trace), and the latest decoded tokens' choices into what is kept of the model for later plans.
+// One thread; the engine outlives it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "prefetch/routing_trace.h"
 #include "runtime/engine.h"
+#include "runtime/estimate/known_routing.h"
 
 namespace millrace {
 
 class RoutingRecorder {
  public:
-  // Creates or overwrites the file; an empty path records nothing. Errors name --trace.
+  // Creates or overwrites the file; an empty path: none. Errors name --trace.
   static Result<std::unique_ptr<RoutingRecorder>> start(Engine& engine, const std::string& path);
   ~RoutingRecorder();  // as finish(), without a word about failures
   RoutingRecorder(const RoutingRecorder&) = delete;
@@ -26,7 +29,8 @@ class RoutingRecorder {
     turn_ = turn;
     prompt_tokens_ = prompt_tokens;
   }
-  // Stops recording, writes the rest. Fails with `io` if any write did.
+  // Stops recording, writes the rest, keeps the latest choices (or says in the log why not). Fails
+  // with `io` if any write of the file did.
   Status finish();
 
  private:
@@ -46,6 +50,7 @@ class RoutingRecorder {
   std::uint32_t turn_ = 0;
   std::size_t prompt_tokens_ = 0;
   std::unique_ptr<RoutingTrace> trace_;
+  std::optional<RoutingTail> tail_;
   Record call_{*this};
   RoutingSink sink_{call_};
 };

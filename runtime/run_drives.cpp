@@ -55,15 +55,16 @@ void note_shared(std::span<RunDrive> drives) {
   }
 }
 
-DriveRange drive_range(std::span<const RunDrive> drives) {
+DriveRange drive_range(std::span<const RunDrive> drives, std::uint64_t read_bytes) {
   DriveRange all{.measured = true};
   for (std::size_t i = 0; i < drives.size(); ++i) {
     if (same_drive(drives, i) != nullptr) continue;
-    const DriveRange one = drive_range(drives[i].profile);
+    const DriveRange one = drive_range(drives[i].profile, read_bytes);
     all.low += one.low;
     all.middle += one.middle;
     all.high += one.high;
     all.measured = all.measured && one.measured;
+    all.latency_seconds = std::max(all.latency_seconds, one.latency_seconds);
   }
   return all;
 }

@@ -40,8 +40,8 @@ Status look_up(RunDrive& drive, const std::string& file, const std::string& prof
 // Notes the drives that are the same as an earlier one; tells so in a warning.
 void note_shared(std::span<RunDrive> drives);
 
-// What all together give: each drive once.
-DriveRange drive_range(std::span<const RunDrive> drives);
+// What all together give: each drive once. `read_bytes`: of most reads.
+DriveRange drive_range(std::span<const RunDrive> drives, std::uint64_t read_bytes);
 // The same by their profiles alone at the pieces and depths in use; 0 if one has none that was
 // measured with O_DIRECT as `direct` says.
 double profiled_rate(std::span<const RunDrive> drives, bool direct);

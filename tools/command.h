@@ -47,7 +47,8 @@ const CLI::Validator& decimal();
 // The engine's flags as typed, before they are checked.
 struct EngineFlags {
   std::string model, pool, preset = "auto", cache, trunk, kv = "f16", activations = "q8", isa,
-                           io = "auto", direct = "auto", prefetch = "off", guard = "auto",
+                           io = "auto", direct = "auto", prefetch = predictor_default(),
+                           guard = "auto",
                            policy = eviction_policy_default;
   std::vector<std::string> mirrors;
   std::string piece;

@@ -14,7 +14,9 @@
 #include "runtime/base/log.h"
 #include "runtime/base/units.h"
 #include "runtime/estimate/header_file.h"
+#include "runtime/estimate/known_routing.h"
 #include "runtime/fixture/fixture.h"
+#include "runtime/floor/run_floor.h"
 #include "runtime/machine.h"
 #include "runtime/presets.h"
 
@@ -135,6 +137,7 @@ class Estimator {
     machine_ = read_machine();
     describe();
     MILLRACE_TRY(measure());
+    MILLRACE_TRY(find_routing());
     for (const std::uint64_t ram : budgets()) estimate_.budgets.push_back(make_budget(ram));
     choose_preset();
     assume();
@@ -146,8 +149,10 @@ class Estimator {
   std::string place() const { return model_.shape ? "." : options_.model; }
   void describe();
   Status measure();
+  Status find_routing();
   std::vector<std::uint64_t> budgets();
   Budget make_budget(std::uint64_t ram);
+  Machine machine_for(std::uint64_t ram) const;
   Result<Plan> plan_for(std::uint64_t ram, const std::string& preset) const;
   void choose_preset();
   void assume();
@@ -157,6 +162,7 @@ class Estimator {
   std::vector<std::uint32_t> blocks_;
   SlotLayout layout_;
   Machine machine_;
+  std::optional<RoutingRecord> routing_;
   Estimate estimate_;
 };
 
@@ -179,7 +185,8 @@ void Estimator::describe() {
 Status Estimator::measure() {
   MILLRACE_ASSIGN(const Drive drive, find_drive(place()));
   estimate_.drive_name = drive.name;
-  estimate_.drive = drive_range(load_profile(options_.profile_folder, drive));
+  estimate_.drive =
+      drive_range(load_profile(options_.profile_folder, drive), RunFloor::buffer_bytes(layout_));
   MILLRACE_ASSIGN(const KernelTable* kernels, choose_kernels(options_.config.isa));
   const unsigned threads = options_.config.threads != 0
                                ? options_.config.threads
@@ -189,13 +196,31 @@ Status Estimator::measure() {
   return {};
 }
 
+// A trace that was named, or what earlier runs of the model have left.
+Status Estimator::find_routing() {
+  const std::string& path = options_.routing_path;
+  if (!path.empty()) {
+    MILLRACE_ASSIGN(RoutingRecord record, read_routing(path));
+    MILLRACE_ASSIGN(routing_, decoded_part(std::move(record), path, model_.spec));
+    return {};
+  }
+  if (model_.shape || !model_.complete || estimate_.experts == 0) return {};
+  MILLRACE_ASSIGN(const std::string key, routing_key(model_.spec));
+  routing_ = load_routing(options_.profile_folder, key, model_.spec);
+  return {};
+}
+
 Result<Plan> Estimator::plan_for(std::uint64_t ram, const std::string& preset) const {
   EngineConfig config = options_.config;
   config.preset = preset;
+  return make_plan({model_.spec, layout_, blocks_, config, machine_for(ram)});
+}
+
+Machine Estimator::machine_for(std::uint64_t ram) const {
   Machine machine = machine_;
   machine.memory_available = ram;
   machine.memory_source = "the budget";
-  return make_plan({model_.spec, layout_, blocks_, config, machine});
+  return machine;
 }
 
 Budget Estimator::make_budget(std::uint64_t ram) {
@@ -206,8 +231,17 @@ Budget Estimator::make_budget(std::uint64_t ram) {
     budget.refused = plan.error().what;
     return budget;
   }
-  budget.plan = *std::move(plan);
-  budget.prediction = predict(model_.spec, budget.plan, estimate_.speed, estimate_.drive);
+  EngineConfig config = options_.config;
+  config.preset = "auto";
+  const Machine machine = machine_for(ram);
+  const PlanInput input{model_.spec, layout_, blocks_, config, machine};
+  auto run = choose_cache(input, *std::move(plan), {estimate_.speed, estimate_.drive, routing_});
+  if (!run) {
+    budget.refused = run.error().what;
+    return budget;
+  }
+  budget.plan = std::move(run->plan);
+  budget.prediction = std::move(run->prediction);
   return budget;
 }
 
@@ -253,8 +287,9 @@ void Estimator::assume() {
         estimate_.drive_name, estimate_.drive.low / 1e9, estimate_.drive.high / 1e9));
   if (estimate_.experts > 0) {
     said.push_back(
-        "hits: the curve of two recorded models with 128 experts; routing that is more even (or "
-        "random weights) hits less often");
+        routing_ ? "hits: the routing that is known of this model; other texts may hit less often"
+                 : "hits: a curve of recorded models, and even routing as the least; a run of some "
+                   "tokens, or --routing TRACE, tells how it is with this one");
     said.push_back("the cache is warm: the first tokens are slower");
   }
   said.push_back(fmt::format("{} threads of this machine; few positions in the context",

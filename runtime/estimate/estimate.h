@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/base/json.h"
-#include "runtime/estimate/predict.h"
+#include "runtime/estimate/choose_cache.h"
 #include "runtime/planner.h"
 
 namespace millrace {
@@ -16,6 +16,7 @@ struct EstimateOptions {
   std::string model;  // a GGUF file, or its beginning, or the name of a shape (runtime/fixture)
   std::string type = "q4_k_m";  // of a shape's weights, as `fixture --type` takes it
   std::string profile_folder;
+  std::string routing_path;  // a trace of the model; empty: what is kept of earlier runs
   std::vector<std::uint64_t> ram_bytes;  // budgets; empty: a ladder up to all of the model
   EngineConfig config;                   // context, threads, batch; sizes come from the budgets
 };

@@ -10,17 +10,18 @@ namespace {
 struct Exponents {
   double low, middle, high;
 };
-// See README.md: two recorded models with 128 experts; one small model with 32.
-constexpr Exponents many_experts = {4, 7, 10};
-constexpr Exponents few_experts = {1, 2, 7};
-constexpr std::uint32_t many = 64;
+// See README.md. Low: a router that chooses evenly, as nobody knows better.
+constexpr Exponents many_experts = {1, 7, 10};
+constexpr Exponents some_experts = {1, 2.5, 7};
+constexpr Exponents few_experts = {1, 1.5, 4};
+constexpr std::uint32_t many = 128, some = 64;
 
 }  // namespace
 
 HitRange expected_hits(double cache_share, std::uint32_t experts_used, std::uint32_t experts) {
   const double share = std::clamp(cache_share, 0.0, 1.0);
   if (experts == 0 || share >= 1) return {1, 1, 1};
-  const Exponents a = experts >= many ? many_experts : few_experts;
+  const Exponents a = experts >= many ? many_experts : experts >= some ? some_experts : few_experts;
   const auto curve = [share](double exponent) { return 1 - std::pow(1 - share, exponent); };
   // Caches below one token's experts: everything is read again before it is asked for again, but
   // for what the floors of the layers keep.

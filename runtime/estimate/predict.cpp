@@ -1,19 +1,20 @@
 #include "runtime/estimate/predict.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <vector>
 
 namespace millrace {
 
 namespace {
 
 // Where nothing was measured: a SATA drive, an ordinary and a fast NVMe drive.
-constexpr DriveRange unknown_drive = {0.4e9, 2.5e9, 7e9, false};
-// How much of the drive's rate a run gets: reads of one layer end before those of the next begin.
-constexpr double drive_use_low = 0.7, drive_use_middle = 0.9, drive_use_high = 1.0;
+constexpr DriveRange unknown_drive = {0.4e9, 2.5e9, 7e9, false, 200e-6};
 // What a layer costs beside its weights (norms, attention over few positions, waking threads).
-constexpr double layer_seconds_low = 20e-6, layer_seconds_middle = 60e-6,
-                 layer_seconds_high = 200e-6;
+constexpr double layer_overhead_seconds = 60e-6;
+// Bounds of the computing, and of what guessing ahead does where it is on.
+constexpr double compute_slow = 1.2, compute_fast = 0.9, ahead_best = 0.95;
 
 template <class Visit>
 void each_trunk_matrix(const ModelSpec& spec, Visit visit) {
@@ -57,10 +58,54 @@ TokenBytes token_bytes(const ModelSpec& spec, const Plan& plan) {
 
 }  // namespace
 
-DriveRange drive_range(const std::optional<DriveProfile>& profile) {
+// The rate of the cell that is taken, judged by its neighbours too (half to double its bytes in
+// flight, pieces not much smaller): the fastest of many cells is the luckiest, and promises more
+// than comes. Quarters of the neighbours bound the range, where the repeats do not bound it wider.
+DriveRange drive_range(const std::optional<DriveProfile>& profile, std::uint64_t read_bytes) {
   if (!profile) return unknown_drive;
-  return {profile->slowest_bytes_per_second, profile->bytes_per_second,
-          profile->fastest_bytes_per_second, true};
+  DriveRange range = {profile->slowest_bytes_per_second, profile->bytes_per_second,
+                      profile->fastest_bytes_per_second, true, 0};
+  const std::vector<ReadRate>& grid = profile->grid;
+  if (grid.empty()) return range;
+  const ReadRate& cell =
+      grid[best_cell(grid, profile->noise, std::max<std::uint64_t>(1, read_bytes))];
+  const std::uint64_t in_flight = cell.piece_bytes * cell.depth;
+  std::vector<double> rates;
+  for (const ReadRate& other : grid) {
+    const std::uint64_t others = other.piece_bytes * other.depth;
+    if (2 * others >= in_flight && others <= 2 * in_flight &&
+        2 * other.piece_bytes >= cell.piece_bytes)
+      rates.push_back(other.bytes_per_second);
+    if (other.piece_bytes == cell.piece_bytes && other.depth == 1)
+      range.latency_seconds = other.p50_us * 1e-6;
+  }
+  std::sort(rates.begin(), rates.end());
+  const double middle = rates[rates.size() / 2];
+  const double scale = range.middle > 0 ? middle / range.middle : 1;
+  return {std::min(range.low * scale, rates[rates.size() / 4]), middle,
+          std::max(range.high * scale, rates[rates.size() * 3 / 4]), true, range.latency_seconds};
+}
+
+TokenTimes token_times(const ModelSpec& spec, const ComputeSpeed& speed) {
+  const TokenBytes bytes = token_bytes(spec, Plan{});
+  return {bytes.trunk / speed.trunk_bytes_per_second + spec.hparams.layers * layer_overhead_seconds,
+          bytes.experts / speed.expert_bytes_per_second};
+}
+
+double layer_seconds(const LayerCost& cost, double ahead) noexcept {
+  const double compute = cost.trunk_seconds + cost.expert_seconds;
+  if (cost.read_seconds <= 0) return compute;
+  const double asked = cost.trunk_seconds +
+                       std::max(cost.expert_seconds,
+                                cost.latency_seconds + cost.read_seconds + cost.one_expert_seconds);
+  const double guessed = std::max(compute, cost.read_seconds);
+  return ahead * guessed + (1 - ahead) * asked;
+}
+
+double ahead_share(std::string_view predictor) noexcept {
+  if (predictor == "router1") return 0.8;
+  if (predictor == "router2") return 0.7;
+  return predictor == "transition" ? 0.3 : 0;
 }
 
 const char* binds_name(Binds binds) noexcept {
@@ -98,35 +143,67 @@ double token_weight_bytes(const ModelSpec& spec) {
   return bytes.trunk + bytes.experts;
 }
 
-Prediction predict(const ModelSpec& spec, const Plan& plan, const ComputeSpeed& speed,
-                   const DriveRange& drive) {
-  Prediction prediction;
+namespace {
+
+// Seconds of a token: each layer with its share of the trunk and of what has to be read.
+double token_seconds(const PredictInput& input, const TokenBytes& bytes, double hits, double rate,
+                     double compute_factor, double ahead) {
+  const Hparams& h = input.spec.hparams;
+  const TokenTimes times = token_times(input.spec, input.speed);
+  const double layers = h.layers;
+  const double experts = std::max<double>(1, h.experts_used);
+  const double streamed = bytes.from_disk_trunk / layers;
+  const double missing = bytes.experts * (1 - hits) / layers;
+  // Share of layers in which anything is missing, if hits come one by one.
+  const double touched = missing <= 0 ? 0 : 1 - std::pow(hits, experts);
+  LayerCost cost;
+  cost.trunk_seconds = compute_factor * times.trunk / layers;
+  cost.expert_seconds = compute_factor * times.experts / layers;
+  cost.one_expert_seconds = cost.expert_seconds / experts;
+  cost.latency_seconds = input.drive.latency_seconds;
+  cost.read_seconds = streamed / rate;
+  double seconds = (1 - touched) * layers * layer_seconds(cost, 1);
+  if (touched > 0) {
+    cost.read_seconds += missing / touched / rate;
+    seconds += touched * layers * layer_seconds(cost, ahead);
+  }
+  return seconds;
+}
+
+}  // namespace
+
+Prediction predict(const PredictInput& input) {
+  const ModelSpec& spec = input.spec;
+  const Plan& plan = input.plan;
+  const Hparams& h = spec.hparams;
+  Prediction made;
   const TokenBytes bytes = token_bytes(spec, plan);
   const double pool = static_cast<double>(spec.experts.pool_bytes());
   const double share =
       pool == 0 || plan.slots.complete ? 1.0 : static_cast<double>(plan.slots.bytes) / pool;
-  prediction.hits = expected_hits(share, spec.hparams.experts_used, spec.hparams.experts);
-  const auto disk = [&](double hits) { return bytes.experts * (1 - hits) + bytes.from_disk_trunk; };
-  prediction.drive_bytes_per_token = disk(prediction.hits.middle);
-  prediction.memory_bytes_per_token = bytes.trunk + bytes.experts;
-  const double trunk_seconds = bytes.trunk / speed.trunk_bytes_per_second;
-  const double expert_seconds = bytes.experts / speed.expert_bytes_per_second;
-  const double layers = spec.hparams.layers;
-  // Low: nothing overlaps. Middle: experts compute while others load. High: everything overlaps.
-  const double slow = disk(prediction.hits.low) / (drive.low * drive_use_low);
-  const double usual = disk(prediction.hits.middle) / (drive.middle * drive_use_middle);
-  const double fast = disk(prediction.hits.high) / (drive.high * drive_use_high);
-  prediction.low =
-      1 / (1.15 * (trunk_seconds + expert_seconds) + layers * layer_seconds_high + slow);
-  prediction.middle =
-      1 / (trunk_seconds + layers * layer_seconds_middle + std::max(expert_seconds, usual));
-  prediction.high =
-      1 / std::max(0.9 * (trunk_seconds + expert_seconds) + layers * layer_seconds_low, fast);
+  made.hits =
+      input.known_hits ? *input.known_hits : expected_hits(share, h.experts_used, h.experts);
+  made.hits_from = input.known_hits ? std::string(input.known_from)
+                   : share >= 1     ? "all experts fit"
+                                    : "the curve of recorded models: this one's routing is not "
+                                      "known yet";
+  made.drive_bytes_per_token = bytes.experts * (1 - made.hits.middle) + bytes.from_disk_trunk;
+  made.memory_bytes_per_token = bytes.trunk + bytes.experts;
+  const double ahead = ahead_share(input.prefetch);
+  const DriveRange& drive = input.drive;
+  const auto rate = [&](double hits, double bandwidth, double compute_factor, double early) {
+    return 1 / token_seconds(input, bytes, hits, bandwidth, compute_factor, early);
+  };
+  made.low = rate(made.hits.low, drive.low, compute_slow, 0);
+  made.middle = rate(made.hits.middle, drive.middle, 1, ahead);
+  made.high = rate(made.hits.high, drive.high, compute_fast, ahead > 0 ? ahead_best : 0);
+  const TokenTimes times = token_times(spec, input.speed);
   const bool limited_by_memory =
-      speed.expert_bytes_per_second > 0.7 * speed.memory_bytes_per_second;
-  if (usual > trunk_seconds + expert_seconds) prediction.binds = Binds::drive;
-  else prediction.binds = limited_by_memory ? Binds::memory : Binds::compute;
-  return prediction;
+      input.speed.expert_bytes_per_second > 0.7 * input.speed.memory_bytes_per_second;
+  if (made.drive_bytes_per_token / drive.middle > times.trunk + times.experts)
+    made.binds = Binds::drive;
+  else made.binds = limited_by_memory ? Binds::memory : Binds::compute;
+  return made;
 }
 
 }  // namespace millrace

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "io/drive_profile.h"
 #include "model/model_spec.h"
@@ -16,24 +18,55 @@ namespace millrace {
 // What the drive gives, in bytes per second.
 struct DriveRange {
   double low = 0, middle = 0, high = 0;
-  bool measured = false;  // else: what drives give that people have
+  bool measured = false;       // else: what drives give that people have
+  double latency_seconds = 0;  // until a first piece is there, with nothing else in flight
 };
-DriveRange drive_range(const std::optional<DriveProfile>& profile);
+// For reads of `read_bytes` at most, in pieces and at a depth as the engine chooses them.
+DriveRange drive_range(const std::optional<DriveProfile>& profile, std::uint64_t read_bytes);
+
+// Seconds of one decoded token that finds all its experts in memory.
+struct TokenTimes {
+  double trunk = 0;  // with what a layer costs beside its weights
+  double experts = 0;
+};
+TokenTimes token_times(const ModelSpec& spec, const ComputeSpeed& speed);
+
+// A layer of which something is missing.
+struct LayerCost {
+  double trunk_seconds = 0, expert_seconds = 0;  // computing, of all it uses
+  double one_expert_seconds = 0;                 // the last that lands is computed behind its read
+  double read_seconds = 0, latency_seconds = 0;
+};
+// `ahead`: share of the missing that is guessed, so that it loads while other layers compute; what
+// is not guessed is read once the router has chosen, while the hits compute.
+double layer_seconds(const LayerCost& cost, double ahead) noexcept;
+// That share, of a predictor of this name: as measured (prefetch/predictors).
+double ahead_share(std::string_view predictor) noexcept;
 
 enum class Binds : std::uint8_t { drive, memory, compute };
 const char* binds_name(Binds binds) noexcept;
 
 struct Prediction {
   HitRange hits;
+  std::string hits_from;                 // where these are known from, in words
+  std::string size_reason;               // why the cache has its size; empty: it was asked for
   double drive_bytes_per_token = 0;      // in the middle of the range
   double memory_bytes_per_token = 0;     // weights that pass through the kernels
   double low = 0, middle = 0, high = 0;  // decoded tokens per second
   Binds binds = Binds::drive;            // what takes most of the time in the middle
 };
 
+struct PredictInput {
+  const ModelSpec& spec;
+  const Plan& plan;
+  const ComputeSpeed& speed;
+  const DriveRange& drive;
+  std::string_view prefetch = "off";
+  std::optional<HitRange> known_hits = std::nullopt;  // else the curve of recorded models
+  std::string_view known_from = "";
+};
 // Pure. Decoding, cache warm, few positions in the KV cache.
-Prediction predict(const ModelSpec& spec, const Plan& plan, const ComputeSpeed& speed,
-                   const DriveRange& drive);
+Prediction predict(const PredictInput& input);
 
 // Bytes of weights that one decoded token takes through the kernels.
 double token_weight_bytes(const ModelSpec& spec);

@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "io/file.h"
@@ -49,6 +51,18 @@ void drop_page_cache(const ModelSpec& spec) {
   }
 }
 
+// The kernel takes registered buffers apart behind the end of their ring; until then the memory of
+// the run before is missing, and the next plan would be a smaller one.
+// Others may have taken it too: that is waited for once.
+void wait_for_memory(std::uint64_t& available) {
+  constexpr int turns = 100;
+  for (int turn = 0; turn < turns; ++turn) {
+    if (read_machine().memory_available >= available / 100 * 97) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  available = read_machine().memory_available;
+}
+
 class Sweep {
  public:
   Sweep(const SweepOptions& options, ProgressLine& progress, const std::atomic<bool>& cancel)
@@ -58,6 +72,7 @@ class Sweep {
     result_.rows.resize(options_.settings.size());
     MILLRACE_TRY(look_up_drive());
     start_ns_ = system_clock().now_ns();
+    available_ = read_machine().memory_available;
     for (std::uint32_t round = 0; round < options_.repeat; ++round) {
       for (std::size_t i = 0; i < result_.rows.size(); ++i) {
         const Status done = turn(round % 2 == 0 ? i : result_.rows.size() - 1 - i);
@@ -85,6 +100,7 @@ class Sweep {
   ProgressLine& progress_;
   const std::atomic<bool>& cancel_;
   std::uint64_t start_ns_ = 0;
+  std::uint64_t available_ = 0;  // memory, before the first run
   std::size_t runs_ = 0;
   std::optional<Error> first_refusal_;
   std::optional<DriveProfile> profile_;
@@ -140,6 +156,7 @@ Status Sweep::turn(std::size_t index) {
   SweepRow& row = result_.rows[index];
   if (!row.refused.empty()) return {};
   show(index);
+  wait_for_memory(available_);
   auto run = run_once(options_.settings[index]);
   if (run) {
     row.runs.push_back(*run);

@@ -46,6 +46,17 @@ TEST_CASE("What trace records, replay replays: with every policy, beside the bes
     if (text_at(row, "capacity") == "all")
       CHECK(integer_at(row, "misses") == integer_at(row, "compulsory"));
   }
+  // Without flags it is priced by this machine; the picture has a curve for each policy.
+  const std::string picture = folder.path("replay.svg");
+  const Outcome here = run_program(
+      {"replay", path, "-m", small_model(), "--capacity", "50%,all", "--json", "--svg", picture});
+  CAPTURE(here.err);
+  REQUIRE(here.code == 0);
+  const Json priced = only_json(here);
+  CHECK(contains(text_at(priced, "priced_by"), "GB/s"));
+  for (const Json& row : *at(priced, "rows").as_array())
+    CHECK(number_at(row, "tokens_per_second") > 0);
+  CHECK(contains(read_file(picture), "belady"));
   const Outcome table =
       run_program({"replay", path, "-m", small_model(), "--policy", "lfu", "--capacity", "50%"});
   CHECK(table.code == 0);
@@ -84,5 +95,8 @@ TEST_CASE(
   check_refused({"replay", other, "--expert-bytes", "4096", "--capacity", "0%"}, 1, "--capacity");
   check_refused({"replay", other, "--expert-bytes", "4096", "--capacity", "x"}, 1, "--capacity");
   check_refused({"replay", other, "--expert-bytes", "4096", "--policy", "best"}, 1, "--policy");
+  check_refused({"replay", other, "--expert-bytes", "4096", "--ahead", "2"}, 1, "--ahead 2");
+  check_refused({"replay", other, "--expert-bytes", "4096", "--prefetch", "x"}, 1, "--prefetch x");
+  check_refused({"replay", other, "--expert-bytes", "4096", "--svg", other}, 1, "same file");
   check_refused({"replay", foreign, "-m", small_model()}, 1, "another model");
 }

@@ -74,6 +74,7 @@ TEST_CASE("The curve holds what was recorded in its range") {
   CHECK(hits.low <= recorded.hits);
   CHECK(hits.high + 0.02 >= recorded.hits);
   CHECK(std::abs(hits.middle - recorded.hits) < 0.15);
+  CHECK(hits.low == Approx(recorded.share));  // nobody knows: as a router that chooses evenly
 }
 
 TEST_CASE("A known shape is estimated without a file: more memory, more tokens per second") {
@@ -154,10 +155,32 @@ TEST_CASE("A drive that was not measured has a wide range, one that was has its 
   profile.slowest_bytes_per_second = 0.9e9;
   profile.bytes_per_second = 1e9;
   profile.fastest_bytes_per_second = 1.1e9;
-  const DriveRange measured = drive_range(profile);
+  const DriveRange measured = drive_range(profile, 1 * MiB);
   CHECK(measured.measured);
   CHECK(measured.low == 0.9e9);
   CHECK(measured.high == 1.1e9);
-  CHECK_FALSE(drive_range({}).measured);
-  CHECK(drive_range({}).low < drive_range({}).high / 5);
+  CHECK_FALSE(drive_range({}, 1 * MiB).measured);
+  CHECK(drive_range({}, 1 * MiB).low < drive_range({}, 1 * MiB).high / 5);
+}
+
+TEST_CASE("The luckiest cell of a noisy profile is not what is promised") {
+  DriveProfile profile;
+  profile.slowest_bytes_per_second = 0.9e9;
+  profile.bytes_per_second = 1e9;
+  profile.fastest_bytes_per_second = 1.1e9;
+  const auto cell = [](std::uint64_t piece, std::uint32_t depth, double rate) {
+    ReadRate made;
+    made.piece_bytes = piece;
+    made.depth = depth;
+    made.bytes_per_second = rate;
+    made.p50_us = 500;
+    return made;
+  };
+  profile.grid = {cell(1 * MiB, 1, 0.5e9), cell(1 * MiB, 8, 1.1e9), cell(1 * MiB, 16, 3e9),
+                  cell(2 * MiB, 8, 1.2e9), cell(64 * KiB, 64, 0.4e9)};
+  const DriveRange range = drive_range(profile, 1 * MiB);
+  CHECK(range.middle == 1.2e9);
+  CHECK(range.low <= 1.1e9);
+  CHECK(range.high >= 1.2e9);
+  CHECK(range.latency_seconds == Approx(500e-6));
 }

@@ -52,6 +52,10 @@ void add_estimate(CLI::App& app, int& code) {
       ->capture_default_str();
   command->add_option("--ram", flags->ram, "memory to plan with (repeatable) [a ladder]")
       ->take_all();
+  command
+      ->add_option("--routing", flags->estimate.routing_path,
+                   "a trace of the model (run --trace) [what earlier runs left]")
+      ->check(not_empty());
   command->add_option("-c,--ctx", config.context, "positions of context");
   command->add_option("-t,--threads", config.threads, "compute threads [all fast cores]")
       ->check(CLI::Range(1u, limits::threads_max));

@@ -3,11 +3,17 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "io/write_file.h"
+#include "prefetch/predictor.h"
+#include "runtime/estimate/predict.h"
+#include "runtime/replay_pricing.h"
 #include "runtime/replay_study.h"
 #include "tools/command.h"
+#include "tools/user_folders.h"
 
 namespace millrace::tools {
 
@@ -16,10 +22,33 @@ namespace {
 struct ReplayFlags {
   ReplayOptions options;
   std::vector<std::string> capacities = {"5%", "10%", "25%", "50%"};
-  double drive_gbps = 0;
-  double compute_ms = 0;
+  std::optional<double> drive_gbps, compute_ms, expert_share, ahead;
+  std::string prefetch = predictor_default(), svg;
   bool json = false;
 };
+
+// By what the flags say, and for what they do not say by this machine, if there is a model to be
+// computed and a drive that it lies on.
+Status price(ReplayFlags& flags) {
+  ReplayOptions& options = flags.options;
+  if (flags.prefetch != "off") MILLRACE_TRY(make_predictor(flags.prefetch));
+  options.ahead = flags.ahead.value_or(ahead_share(flags.prefetch));
+  if (!options.model_path.empty() && !(flags.drive_gbps && flags.compute_ms)) {
+    MILLRACE_ASSIGN(const ReplayPricing here, measure_pricing(options.model_path, cache_folder()));
+    options.drive_bytes_per_second = here.drive_bytes_per_second;
+    options.latency_seconds = here.latency_seconds;
+    options.compute_seconds = here.compute_seconds;
+    options.expert_share = here.expert_share;
+    options.priced_by = here.from + (flags.drive_gbps || flags.compute_ms ? "; and flags" : "");
+  }
+  if (flags.drive_gbps) {
+    options.drive_bytes_per_second = *flags.drive_gbps * 1e9;
+    options.latency_seconds = 0;
+  }
+  if (flags.compute_ms) options.compute_seconds = *flags.compute_ms * 1e-3;
+  options.expert_share = flags.expert_share.value_or(options.expert_share);
+  return {};
+}
 
 Status run(ReplayFlags& flags) {
   for (const std::string& text : flags.capacities) {
@@ -27,9 +56,12 @@ Status run(ReplayFlags& flags) {
     if (!size) return Error{ErrorCode::usage, "--capacity: " + size.error().what};
     flags.options.capacities.push_back(*size);
   }
-  flags.options.drive_bytes_per_second = flags.drive_gbps * 1e9;
-  flags.options.compute_seconds = flags.compute_ms * 1e-3;
-  MILLRACE_ASSIGN(const ReplayStudy study, study_replay(flags.options));
+  MILLRACE_TRY(price(flags));
+  const ReplayOptions& options = flags.options;
+  MILLRACE_TRY(check_outputs({{"--svg", flags.svg}},
+                             {{"TRACE", options.trace_path}, {"--model", options.model_path}}));
+  MILLRACE_ASSIGN(const ReplayStudy study, study_replay(options));
+  if (!flags.svg.empty()) MILLRACE_TRY(write_file_atomically(flags.svg, replay_svg(study)));
   ResultOutput out;
   out.write(flags.json ? replay_json(study).dump(2) + "\n" : replay_table(study));
   return out.status();
@@ -67,12 +99,20 @@ void add_replay(CLI::App& app, int& code) {
       ->check(not_empty());
   command->add_option("--warmup", options.warmup, "share of the tokens that only fill the cache")
       ->capture_default_str();
-  command->add_option("--drive-gbps", flags->drive_gbps,
-                      "10^9 bytes per second that the drive delivers: adds tokens/s");
+  command->add_option(
+      "--drive-gbps", flags->drive_gbps,
+      "10^9 bytes per second that the drive delivers [with --model: its profile's]");
   command->add_option("--compute-ms", flags->compute_ms,
-                      "milliseconds of computing per token when nothing has to be read");
-  command->add_option("--expert-share", options.expert_share, "of the computing, in routed experts")
+                      "milliseconds of computing per token when nothing has to be read [with "
+                      "--model: measured]");
+  command->add_option("--expert-share", flags->expert_share,
+                      "of the computing, in routed experts [with --model: measured, else 0.5]");
+  command->add_option("--prefetch", flags->prefetch, "what guesses ahead, or off")
       ->capture_default_str();
+  command->add_option("--ahead", flags->ahead,
+                      "share of the missing experts that it guesses in time [as measured of it]");
+  command->add_option("--svg", flags->svg, "write a picture: tokens/s by cache size and policy")
+      ->check(not_empty());
   command->add_flag("--json", flags->json, "one JSON object on stdout");
   command->callback([flags, &code] {
     const auto done = run(*flags);

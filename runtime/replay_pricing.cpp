@@ -1,0 +1,42 @@
+#include "runtime/replay_pricing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/dispatch.h"
+#include "model/format/open.h"
+#include "runtime/base/limits.h"
+#include "runtime/estimate/predict.h"
+#include "runtime/floor/run_floor.h"
+#include "runtime/machine.h"
+
+namespace millrace {
+
+Result<ReplayPricing> measure_pricing(const std::string& model_path,
+                                      const std::string& profile_folder) {
+  MILLRACE_ASSIGN(const Checkpoint checkpoint, open_checkpoint(model_path));
+  MILLRACE_ASSIGN(const ModelSpec spec, read_model_spec(checkpoint));
+  MILLRACE_ASSIGN(const KernelTable* kernels, choose_kernels(""));
+  const unsigned threads = std::min(read_machine().cores, limits::threads_max);
+  MILLRACE_ASSIGN(const ComputeSpeed speed,
+                  measure_compute(*kernels, expert_type(spec), trunk_type(spec), threads));
+  MILLRACE_ASSIGN(const Drive drive, find_drive(spec.files.front()));
+  const std::vector<std::uint32_t> blocks(spec.files.size(), 4096);
+  const SlotLayout layout(spec.experts, blocks);
+  const DriveRange range =
+      drive_range(load_profile(profile_folder, drive), RunFloor::buffer_bytes(layout));
+  const TokenTimes times = token_times(spec, speed);
+  ReplayPricing made;
+  made.drive_bytes_per_second = range.middle;
+  made.latency_seconds = range.latency_seconds;
+  made.compute_seconds = times.trunk + times.experts;
+  made.expert_share = times.experts / made.compute_seconds;
+  made.from = fmt::format("{}{} at {:.2f} GB/s, {:.1f} ms of computing with {} threads", drive.name,
+                          range.measured ? "" : " (never measured, assumed)", range.middle / 1e9,
+                          1e3 * made.compute_seconds, threads);
+  return made;
+}
+
+}  // namespace millrace

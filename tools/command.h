@@ -48,8 +48,7 @@ const CLI::Validator& decimal();
 struct EngineFlags {
   std::string model, pool, preset = "auto", cache, trunk, kv = "f16", activations = "q8", isa,
                            io = "auto", direct = "auto", prefetch = predictor_default(),
-                           guard = "auto",
-                           policy = eviction_policy_default;
+                           guard = "auto", policy = eviction_policy_default;
   std::vector<std::string> mirrors;
   std::string piece;
   std::uint32_t context = 0, threads = 0, batch_tokens = 512, depth = 0;

@@ -96,7 +96,7 @@ TEST_CASE("run --parallel and --prompts: what cannot be is refused with the flag
       {{"--prompts", lines, "--seed", "4294967294"}, 1, "--seed 4294967294"},
       {{"--prompts", lines, "--trace", folder.path("t.csv")}, 1, "--trace"},
       {{"-p", "x", "-np", "2", "--dump-state", folder.path("s")}, 1, "--dump-state"},
-      {{"--prompts", lines, "-c", "1"}, 1, "prompt 1"},
+      {{"--prompts", lines, "-c", "1"}, 1, "prompt 2"},
       {{"-p", "x", "-np", "200", "-c", "16000000"}, 4, "200 x 16000000"}};
   for (const Refused& refused : cases) {
     CAPTURE(refused.flags);

@@ -37,7 +37,7 @@ std::vector<std::string> split_lines(std::string_view text) {
     std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (!line.empty()) lines.emplace_back(line);
+    if (line.find_first_not_of(" \t") != std::string_view::npos) lines.emplace_back(line);
   }
   return lines;
 }

@@ -72,17 +72,25 @@ Error refused(std::uint64_t bytes, const char* call, int code) {
                            call, format_bytes(bytes), errno_text(code))};
 }
 
+// What the system maps and unmaps: 4, 16 or 64 KiB on ARM.
+std::uint64_t system_page_bytes() noexcept {
+  const long bytes = sysconf(_SC_PAGESIZE);
+  return bytes > 0 ? static_cast<std::uint64_t>(bytes) : page_bytes;
+}
+
 // Maps `bytes` of zeroes, aligned to huge pages if at least one fits.
 Result<std::span<std::byte>> map_segment(std::uint64_t bytes) {
-  const std::uint64_t alignment = bytes >= huge_page_bytes ? huge_page_bytes : page_bytes;
-  const std::uint64_t room = bytes + alignment - page_bytes;
+  const std::uint64_t page = system_page_bytes();
+  const std::uint64_t mapped_bytes = round_up(bytes, page);
+  const std::uint64_t alignment = bytes >= huge_page_bytes ? huge_page_bytes : page;
+  const std::uint64_t room = mapped_bytes + alignment - page;
   void* mapped = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return refused(bytes, "mmap", errno);
   auto* const start = static_cast<std::byte*>(mapped);
   const std::uint64_t head = round_up(reinterpret_cast<std::uintptr_t>(start), alignment) -
                              reinterpret_cast<std::uintptr_t>(start);
   if (head > 0) munmap(start, head);
-  if (room > head + bytes) munmap(start + head + bytes, room - head - bytes);
+  if (room > head + mapped_bytes) munmap(start + head + mapped_bytes, room - head - mapped_bytes);
   return std::span<std::byte>(start + head, bytes);
 }
 

@@ -16,7 +16,7 @@ std::string capacity_text(const SizeSpec& size) {
   return size.kind == SizeSpec::Kind::all ? "all" : format_bytes(size.bytes);
 }
 
-double share(std::uint64_t part, std::uint64_t whole) {
+double fraction(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
@@ -132,7 +132,7 @@ TraceSummary summarise(const RoutingRecord& record) {
     }
     last = &row;
   }
-  made.reuse = share(repeated, comparable);
+  made.reuse = fraction(repeated, comparable);
   made.experts_all =
       static_cast<std::uint64_t>(std::count(routed.begin(), routed.end(), true)) * header.experts;
   std::sort(uses.rbegin(), uses.rend());
@@ -141,7 +141,7 @@ TraceSummary summarise(const RoutingRecord& record) {
     made.experts_seen += uses[i] > 0 ? 1 : 0;
     if (i * 10 < made.experts_all) top += uses[i];
   }
-  made.top_tenth = share(top, made.choices);
+  made.top_tenth = fraction(top, made.choices);
   return made;
 }
 

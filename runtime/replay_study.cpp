@@ -148,7 +148,7 @@ Sums sum(std::span<const CallCounts> counts) {
   return sums;
 }
 
-double share(std::uint64_t part, std::uint64_t whole) {
+double rate(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
@@ -188,13 +188,13 @@ class Study {
       (prompt ? made.prompt_hits : made.decode_hits) += counts[i].hits;
       (prompt ? made.prompt_misses : made.decode_misses) += counts[i].misses;
     }
-    made.hit_rate = share(all.hits, all.requests());
+    made.hit_rate = rate(all.hits, all.requests());
     const Sums warm = sum(std::span(counts).subspan(warm_));
-    made.warm_hit_rate = share(warm.hits, warm.requests());
-    made.warm_compulsory_rate = share(warm.compulsory, warm.requests());
+    made.warm_hit_rate = rate(warm.hits, warm.requests());
+    made.warm_compulsory_rate = rate(warm.compulsory, warm.requests());
     MILLRACE_ASSIGN(const auto control, counts_of(shuffled_, plan, policy));
     const Sums shuffled = sum(std::span(control).subspan(shuffled_warm_));
-    made.shuffled_hit_rate = share(shuffled.hits, shuffled.requests());
+    made.shuffled_hit_rate = rate(shuffled.hits, shuffled.requests());
     price(counts, made);
     return made;
   }

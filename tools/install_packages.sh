@@ -10,7 +10,8 @@ needed=(
   catch2
 )
 wanted=()
-if [ "${1:-}" = --tests ]; then wanted=(clang-format-14 valgrind); fi
+if [ "${1:-}" = --tests ]; then wanted=(clang-format-14 valgrind g++-aarch64-linux-gnu qemu-user); fi
+repo=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 
 say() { printf '%s\n' "packages: $*"; }
 
@@ -51,6 +52,13 @@ run_apt() {
   fi
 }
 
+# For the test that runs on an emulated ARM CPU (tools/test_aarch64.sh).
+fetch_arm64_libraries() {
+  [ ${#wanted[@]} -gt 0 ] || return 0
+  "$repo/tools/aarch64_libraries.sh" "$repo/build/aarch64-libraries" ||
+    say "the arm64 libraries are not to be had here; their test is skipped"
+}
+
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   check_without_dpkg
   exit 0
@@ -60,11 +68,12 @@ mapfile -t missing < <(missing_of "${needed[@]}")
 mapfile -t missing_wanted < <(missing_of ${wanted[@]+"${wanted[@]}"})
 if [ ${#missing[@]} -eq 0 ] && [ ${#missing_wanted[@]} -eq 0 ]; then
   say "all ${#needed[@]} are installed"
+  fetch_arm64_libraries
   exit 0
 fi
 if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
   if [ ${#missing[@]} -eq 0 ]; then
-    say "without ${missing_wanted[*]} (neither root nor sudo); its test is skipped"
+    say "without ${missing_wanted[*]} (neither root nor sudo); what needs it is skipped"
     exit 0
   fi
   say "missing, and neither root nor sudo to install them: as root, run"
@@ -79,10 +88,11 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 if [ ${#missing_wanted[@]} -gt 0 ]; then
   run_apt install -y -qq --no-install-recommends "${missing_wanted[@]}" >/dev/null ||
-    say "${missing_wanted[*]} is not to be had here; its test is skipped"
+    say "${missing_wanted[*]}: not all to be had here; what needs them is skipped"
 fi
 mapfile -t missing < <(missing_of "${needed[@]}")
 if [ ${#missing[@]} -gt 0 ]; then
   say "still missing: ${missing[*]}"
   exit 1
 fi
+fetch_arm64_libraries

@@ -11,9 +11,9 @@ namespace millrace {
 
 namespace {
 
-constexpr std::size_t part_tokens_max = 64;
+constexpr std::size_t rows_of_part_max = 64;
 
-std::size_t part_tokens(std::size_t tokens) noexcept { return std::min(tokens, part_tokens_max); }
+std::size_t rows_of_part(std::size_t tokens) noexcept { return std::min(tokens, rows_of_part_max); }
 
 std::size_t group_columns(const CompressedShape& shape) noexcept {
   return shape.columns() / shape.groups;
@@ -47,7 +47,7 @@ struct IndexSizes {
 
 CompressedScratch::CompressedScratch(const CompressedShape& shape, std::size_t channels,
                                      std::size_t tokens, std::size_t workers)
-    : part(part_tokens(tokens)),
+    : part(rows_of_part(tokens)),
       q_latent(part, shape.q_latent),
       row(part * shape.head_dim),
       query(part * shape.columns()),
@@ -68,7 +68,7 @@ CompressedScratch::CompressedScratch(const CompressedShape& shape, std::size_t c
 
 std::size_t CompressedScratch::bytes(const CompressedShape& shape, std::size_t channels,
                                      std::size_t tokens, std::size_t workers) noexcept {
-  const std::size_t part = part_tokens(tokens);
+  const std::size_t part = rows_of_part(tokens);
   const IndexSizes sizes(shape, part, workers);
   const std::size_t floats = part * (shape.head_dim + shape.columns()) + sizes.query +
                              sizes.weights + sizes.products + sizes.chosen + sizes.gathered +
@@ -84,11 +84,12 @@ std::size_t CompressedScratch::bytes(const CompressedShape& shape, std::size_t c
 namespace {
 
 // One part of a batch: tokens first .. of it. The members are its arguments.
-class Pass {
+class CompressedPass {
  public:
-  Pass(const BlockContext& context, const CompressedShape& shape, const LayerWeights& weights,
-       LayerIndex layer, std::span<const TokenPlace> tokens, std::size_t first,
-       const RopeRows& rope, const ActivationRows& normed, CompressedScratch& scratch)
+  CompressedPass(const BlockContext& context, const CompressedShape& shape,
+                 const LayerWeights& weights, LayerIndex layer, std::span<const TokenPlace> tokens,
+                 std::size_t first, const RopeRows& rope, const ActivationRows& normed,
+                 CompressedScratch& scratch)
       : context_(context),
         kernels_(context.kernels),
         shape_(shape),
@@ -311,8 +312,8 @@ bool attention_compressed(const BlockContext& context, const CompressedShape& sh
   make_cache_room(tokens, layer);
   for (std::size_t first = 0; first < tokens.size(); first += scratch.part) {
     const std::size_t count = std::min(scratch.part, tokens.size() - first);
-    if (!Pass(context, shape, weights, layer, tokens.subspan(first, count), first, rope, normed,
-              scratch)
+    if (!CompressedPass(context, shape, weights, layer, tokens.subspan(first, count), first, rope,
+                        normed, scratch)
              .run(projected + first * width))
       return false;
   }

@@ -42,10 +42,10 @@ std::size_t MlaScratch::bytes(const MlaShape& widest, std::size_t tokens,
 namespace {
 
 // One pass of the block; the members are its arguments.
-class Pass {
+class MlaPass {
  public:
-  Pass(const BlockContext& context, const MlaShape& shape, const LayerWeights& weights,
-       LayerIndex layer, const RopeRows& rope, MlaScratch& scratch)
+  MlaPass(const BlockContext& context, const MlaShape& shape, const LayerWeights& weights,
+          LayerIndex layer, const RopeRows& rope, MlaScratch& scratch)
       : context_(context),
         kernels_(context.kernels),
         shape_(shape),
@@ -208,7 +208,7 @@ class Pass {
 bool attention_mla(const BlockContext& context, const MlaShape& shape, const LayerWeights& weights,
                    LayerIndex layer, std::span<const TokenPlace> tokens, const RopeRows& rope,
                    const ActivationRows& normed, MlaScratch& scratch, float* projected) {
-  Pass pass(context, shape, weights, layer, rope, scratch);
+  MlaPass pass(context, shape, weights, layer, rope, scratch);
   pass.store_latents(tokens, normed);
   if (weights.matrix(MatrixRole::attn_q_b).present() && !pass.query_latents(tokens.size(), normed))
     return false;

@@ -25,11 +25,11 @@ std::size_t CompressorScratch::bytes(std::size_t tokens, std::size_t channels, s
 namespace {
 
 // One call; the members are its arguments.
-class Pass {
+class CompressorPass {
  public:
-  Pass(const BlockContext& context, const Compressor& compressor, const CompressorShape& shape,
-       const LayerWeights& weights, LayerIndex layer, std::span<const TokenPlace> tokens,
-       CompressorScratch& scratch)
+  CompressorPass(const BlockContext& context, const Compressor& compressor,
+                 const CompressorShape& shape, const LayerWeights& weights, LayerIndex layer,
+                 std::span<const TokenPlace> tokens, CompressorScratch& scratch)
       : context_(context),
         kernels_(context.kernels),
         compressor_(compressor),
@@ -137,7 +137,7 @@ void compress(const BlockContext& context, const Compressor& compressor,
               const CompressorShape& shape, const LayerWeights& weights, LayerIndex layer,
               std::span<const TokenPlace> tokens, std::size_t first, const ActivationRows& normed,
               const RopeRows& rope, CompressorScratch& scratch) {
-  Pass pass(context, compressor, shape, weights, layer, tokens, scratch);
+  CompressorPass pass(context, compressor, shape, weights, layer, tokens, scratch);
   pass.project(first, normed);
   pass.pool();
   pass.cache(rope);

@@ -43,10 +43,10 @@ std::size_t DeltaScratch::bytes(const DeltaShape& shape, std::size_t tokens,
 namespace {
 
 // One pass of the block; the members are its arguments.
-class Pass {
+class DeltaPass {
  public:
-  Pass(const BlockContext& context, const DeltaShape& shape, const LayerWeights& weights,
-       LayerIndex layer, std::span<const TokenPlace> tokens, DeltaScratch& scratch)
+  DeltaPass(const BlockContext& context, const DeltaShape& shape, const LayerWeights& weights,
+            LayerIndex layer, std::span<const TokenPlace> tokens, DeltaScratch& scratch)
       : context_(context),
         kernels_(context.kernels),
         shape_(shape),
@@ -266,7 +266,7 @@ class Pass {
 bool delta_net(const BlockContext& context, const DeltaShape& shape, const LayerWeights& weights,
                LayerIndex layer, std::span<const TokenPlace> tokens, const ActivationRows& normed,
                DeltaScratch& scratch, float* projected) {
-  Pass pass(context, shape, weights, layer, tokens, scratch);
+  DeltaPass pass(context, shape, weights, layer, tokens, scratch);
   pass.order_tokens();
   pass.project(normed);
   pass.convolve();

@@ -12,7 +12,7 @@ namespace millrace {
 namespace {
 
 constexpr std::size_t token_grain = 4;
-constexpr std::size_t row_grain = 4;  // of the coefficients' few, long rows
+constexpr std::size_t coefficient_rows = 4;  // of the coefficients' few, long rows
 
 }  // namespace
 
@@ -70,7 +70,7 @@ void Residual::make_mixes(const BlockContext& context, const Matrix& matrix, std
     });
     float* const mixes = &mixes_[(first + done) * streams_.mix_rows()];
     context.parallel.for_ranges(
-        matrix.rows, row_grain, [&](std::size_t begin, std::size_t end, unsigned) {
+        matrix.rows, coefficient_rows, [&](std::size_t begin, std::size_t end, unsigned) {
           matmul({matrix.data + begin * matrix.row_bytes, matrix.row_bytes, end - begin, stride_},
                  {normed_.data(), stride_}, part, mixes + begin, streams_.mix_rows());
         });

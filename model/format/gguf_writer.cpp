@@ -19,7 +19,7 @@ constexpr std::uint32_t type_bool = 7;
 constexpr std::uint32_t type_string = 8;
 constexpr std::uint32_t type_array = 9;
 
-constexpr std::uint32_t version = 3;
+constexpr std::uint32_t gguf_version = 3;
 
 template <class T>
 void put(std::string& out, T value) {
@@ -106,7 +106,7 @@ std::uint64_t GgufWriter::tensor(std::string_view name, std::span<const std::uin
 
 std::string GgufWriter::header() const {
   std::string out = "GGUF";
-  put(out, version);
+  put(out, gguf_version);
   put(out, tensor_count_);
   put(out, pair_count_);
   out += pairs_;

@@ -19,7 +19,7 @@ namespace {
 constexpr const char* single_name = "model.safetensors";
 constexpr std::uint64_t index_bytes_max = 256 * MiB;
 
-Error file_error(const std::string& path, const std::string& detail) {
+Error shard_error(const std::string& path, const std::string& detail) {
   return {ErrorCode::format, fmt::format("{}: {}", printable(path, 4096), detail)};
 }
 
@@ -38,12 +38,13 @@ struct Index {
 Status add_mapped(Index& index, const std::string& tensor, const Json& value) {
   const std::string* file = value.as_string();
   if (file == nullptr)
-    return file_error(index.path, fmt::format("tensor {}: its file is no text", printable(tensor)));
+    return shard_error(index.path,
+                       fmt::format("tensor {}: its file is no text", printable(tensor)));
   if (file->find('/') != std::string::npos || file->find('\\') != std::string::npos ||
       file->find('\0') != std::string::npos || !file->ends_with(".safetensors"))
-    return file_error(index.path, fmt::format("tensor {}: '{}' is no name of a shard beside the "
-                                              "index",
-                                              printable(tensor), printable(*file)));
+    return shard_error(index.path, fmt::format("tensor {}: '{}' is no name of a shard beside the "
+                                               "index",
+                                               printable(tensor), printable(*file)));
   index.file_of.emplace(tensor, *file);
   index.tensor_of.emplace(*file, tensor);
   return {};
@@ -55,13 +56,13 @@ Result<Index> read_index(const std::string& path, std::uint64_t& read_bytes) {
   MILLRACE_ASSIGN(const Json json, read_json_file(path, index_bytes_max, read_bytes));
   const Json* map = json.find("weight_map");
   if (map == nullptr || map->as_object() == nullptr)
-    return file_error(path, "weight_map is missing or no object");
+    return shard_error(path, "weight_map is missing or no object");
   for (const auto& [tensor, file] : *map->as_object())
     MILLRACE_TRY(add_mapped(index, tensor, file));
-  if (index.file_of.empty()) return file_error(path, "weight_map names no tensor");
+  if (index.file_of.empty()) return shard_error(path, "weight_map names no tensor");
   if (index.tensor_of.size() > limits::shards_max)
-    return file_error(path, fmt::format("{} shards, at most {} are allowed", index.tensor_of.size(),
-                                        limits::shards_max));
+    return shard_error(path, fmt::format("{} shards, at most {} are allowed",
+                                         index.tensor_of.size(), limits::shards_max));
   return index;
 }
 
@@ -96,14 +97,14 @@ Result<Json> read_json_file(const std::string& path, std::uint64_t bytes_max,
                             std::uint64_t& read_bytes) {
   MILLRACE_ASSIGN(const File file, File::open(path, DirectMode::off));
   if (file.size_bytes() > bytes_max)
-    return file_error(path,
-                      fmt::format("{} bytes, at most {} are read", file.size_bytes(), bytes_max));
+    return shard_error(path,
+                       fmt::format("{} bytes, at most {} are read", file.size_bytes(), bytes_max));
   std::string text(file.size_bytes(), '\0');
   MILLRACE_TRY(file.read_exactly(0, text.data(), text.size()));
   read_bytes += text.size();
   auto json = Json::parse(text, {.bytes_max = bytes_max, .depth_max = 64});
-  if (!json) return file_error(path, json.error().what);
-  if (json->as_object() == nullptr) return file_error(path, "is no JSON object");
+  if (!json) return shard_error(path, json.error().what);
+  if (json->as_object() == nullptr) return shard_error(path, "is no JSON object");
   return std::move(json).value();
 }
 
@@ -113,8 +114,8 @@ Result<SafetensorsShards> read_shards(const std::string& folder) {
   if (!is_there(index_path)) {
     const std::string path = folder + "/" + single_name;
     if (!is_there(path))
-      return file_error(folder, fmt::format("no checkpoint: neither {} nor {} is there",
-                                            single_name, safetensors_index_name));
+      return shard_error(folder, fmt::format("no checkpoint: neither {} nor {} is there",
+                                             single_name, safetensors_index_name));
     MILLRACE_TRY(add_file(shards, path, single_name, nullptr));
     return shards;
   }
@@ -122,16 +123,16 @@ Result<SafetensorsShards> read_shards(const std::string& folder) {
   for (const auto& [name, tensor] : index.tensor_of) {
     const std::string path = folder + "/" + name;
     if (!is_there(path))
-      return file_error(path, fmt::format("this shard is missing; {} names it for tensor {}",
-                                          safetensors_index_name, printable(tensor)));
+      return shard_error(path, fmt::format("this shard is missing; {} names it for tensor {}",
+                                           safetensors_index_name, printable(tensor)));
     MILLRACE_TRY(add_file(shards, path, name, &index));
   }
   if (shards.tensors.size() != index.file_of.size())
     for (const auto& [tensor, file] : index.file_of)
       if (shards.find(tensor) == nullptr)
-        return file_error(folder + "/" + file,
-                          fmt::format("tensor {}: missing, though {} names this shard for it",
-                                      printable(tensor), safetensors_index_name));
+        return shard_error(folder + "/" + file,
+                           fmt::format("tensor {}: missing, though {} names this shard for it",
+                                       printable(tensor), safetensors_index_name));
   return shards;
 }
 

@@ -58,7 +58,7 @@ valarray variant vector version
 
 # What is compiled with an ISA's flags: it may not bring templates or inline functions along that
 # the linker could pick for the whole program, so no containers, strings, spans or logs.
-ISA_FILES = re.compile(r"kernels/isa/.*|kernels/.*-inl\.h|kernels/(?:table|super)_\w+\.cpp")
+ISA_FILES = re.compile(r"kernels/isa/.*|kernels/.*-inl\.h|kernels/(?:table|super|panels)_\w+\.cpp")
 # The templates over a policy, and the scalar policy, are baseline code as well; the others are not.
 SCALAR_OR_TEMPLATE = re.compile(r"kernels/isa/scalar\.h|kernels/.*-inl\.h")
 ISA_STANDARD = {"bit", "cmath", "cstddef", "cstdint", "cstring", "limits", "type_traits"}
@@ -79,7 +79,8 @@ def quoted_problem(name, included, files):
     if not ISA_FILES.fullmatch(included) or ISA_FILES.fullmatch(name):
         return None
     if not SCALAR_OR_TEMPLATE.fullmatch(included):
-        return f'"{included}": only kernels/{{table,super}}_* may hold what an ISA\'s flags compile'
+        return (f'"{included}": only kernels/{{table,super,panels}}_* may hold what an '
+                "ISA's flags compile")
     if not name.startswith(("kernels/", "tests/kernels/")):
         return f'"{included}": only kernels/ and its tests may include kernel templates'
     return None

@@ -1,0 +1,35 @@
+// Products of quantized weights and many tokens: a table of functions per ISA beside KernelTable,
+// with its rules. The same bits as matmul_q8 and matmul_q8_super.
+#pragma once
+
+#include "kernels/kernel_table.h"
+
+namespace millrace {
+
+// Weights are unpacked once into panels in `scratch` (panel_scratch_bytes(columns) bytes at a
+// multiple of 64, used by this call alone), which all tokens pass over. Only rows that fill whole
+// tiles are computed, the first ones: returns how many; matmul_q8 is for the others. tokens >= 1.
+using PanelQ8 = std::size_t (*)(const WeightRows& weights, const Q8Batch& x, std::size_t tokens,
+                                float* y, std::size_t y_stride, std::byte* scratch);
+using PanelQ8Super = std::size_t (*)(const WeightRows& weights, const Q8SuperBatch& x,
+                                     std::size_t tokens, float* y, std::size_t y_stride,
+                                     std::byte* scratch);
+
+struct PanelKernels {
+  PanelQ8 q8[dtype_count];  // nullptr where there is none
+  PanelQ8Super q8_super[dtype_count];
+};
+
+// Those that belong to a table; nullptr if this build has none for its ISA.
+const PanelKernels* find_panel_kernels(const KernelTable& kernels) noexcept;
+
+// A multiple of every ISA's tile: ranges of rows that are multiples of it leave nothing over.
+inline constexpr std::size_t panel_tile_rows = 32;
+// At least so many tokens make up for the unpacking (measured: kernels/README.md).
+inline constexpr std::size_t panel_tokens_min = 6;
+
+constexpr std::size_t panel_scratch_bytes(std::size_t columns) noexcept {
+  return (columns + 511) / 512 * 512 * 64;
+}
+
+}  // namespace millrace

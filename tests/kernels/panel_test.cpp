@@ -1,0 +1,182 @@
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "kernels/dispatch.h"
+#include "kernels/panel_kernels.h"
+#include "tests/kernels/weight_cases.h"
+
+namespace millrace {
+namespace {
+
+using namespace testing;
+
+constexpr float untouched = -12345.0f;
+
+bool has_panels(const KernelTable& table, DType type) {
+  const PanelKernels* const panels = find_panel_kernels(table);
+  return panels != nullptr &&
+         (panels->q8[id_of(type)] != nullptr || panels->q8_super[id_of(type)] != nullptr);
+}
+
+// Scratch of exactly the promised size, aligned as promised, filled with what must not matter.
+class Scratch {
+ public:
+  explicit Scratch(std::size_t columns) : bytes_(panel_scratch_bytes(columns)) {
+    std::memset(bytes_.data(), 0xff, bytes_.span().size());
+    MILLRACE_CHECK(reinterpret_cast<std::uintptr_t>(bytes_.data()) % 64 == 0);
+  }
+  std::byte* data() { return bytes_.data(); }
+
+ private:
+  GuardedArray<std::byte> bytes_;
+};
+
+// Token by token, as decode computes them.
+std::vector<float> one_by_one(const KernelTable& table, Weights& w, const Activations& x) {
+  std::vector<float> y(x.tokens * w.rows);
+  for (std::size_t t = 0; t < x.tokens; ++t) {
+    if (is_super(w.type)) {
+      Q8SuperBatch batch = x.super_view();
+      batch.q += t * batch.q_stride;
+      batch.scale += t * batch.block_stride;
+      batch.sum += t * batch.q_stride / 16;
+      table.matmul_q8_super[id_of(w.type)](w.view(), batch, 1, y.data() + t * w.rows, w.rows);
+    } else {
+      Q8Batch batch = x.view();
+      batch.q += t * batch.q_stride;
+      batch.scale += t * batch.block_stride;
+      batch.sum += t * batch.block_stride;
+      table.matmul_q8[id_of(w.type)](w.view(), batch, 1, y.data() + t * w.rows, w.rows);
+    }
+  }
+  return y;
+}
+
+// All tokens by panels, the rows that are left over as ever, with a wider stride than needed and
+// guarded ends.
+std::vector<float> by_panels(const KernelTable& table, DType type, const WeightRows& weights,
+                             const Activations& x, const std::int8_t* q = nullptr) {
+  const PanelKernels& panels = *find_panel_kernels(table);
+  const std::size_t stride = weights.rows + 5;
+  GuardedArray<float> y(std::vector<float>((x.tokens - 1) * stride + weights.rows, untouched));
+  Scratch scratch(weights.columns);
+  const auto run = [&](auto panel_matmul, auto matmul, auto batch) {
+    if (q != nullptr) batch.q = q;
+    const std::size_t done =
+        panel_matmul(weights, batch, x.tokens, y.data(), stride, scratch.data());
+    CHECK(done <= weights.rows);
+    CHECK(weights.rows - done < panel_tile_rows);
+    for (std::size_t r = done; r < weights.rows; ++r) CHECK(y.data()[r] == untouched);
+    if (done == weights.rows) return;
+    WeightRows rest = weights;
+    rest.data += done * weights.row_bytes;
+    rest.rows -= done;
+    matmul(rest, batch, x.tokens, y.data() + done, stride);
+  };
+  if (is_super(type))
+    run(panels.q8_super[id_of(type)], table.matmul_q8_super[id_of(type)], x.super_view());
+  else run(panels.q8[id_of(type)], table.matmul_q8[id_of(type)], x.view());
+  std::vector<float> out;
+  for (std::size_t i = 0; i < y.span().size(); ++i) {
+    if (i % stride < weights.rows) out.push_back(y.data()[i]);
+    else CHECK(y.data()[i] == untouched);
+  }
+  return out;
+}
+
+void check(Weights& w, const Activations& x) {
+  const std::vector<float> expected = one_by_one(*supported_kernels().front(), w, x);
+  for (const KernelTable* table : supported_kernels()) {
+    if (!has_panels(*table, w.type)) continue;
+    INFO(table->name << " " << dtype_info(w.type).name << " " << w.rows << " x " << w.columns
+                     << ", tokens " << x.tokens);
+    CHECK(first_difference(by_panels(*table, w.type, w.view(), x), expected) == -1);
+  }
+}
+
+void check_random(Weights& w, std::size_t tokens, std::uint64_t seed) {
+  check(w, Activations(w.type, Random(seed).floats(tokens * w.columns), tokens, w.columns));
+}
+
+}  // namespace
+
+TEST_CASE("panels: an ISA that has them has them for all types but NVFP4") {
+  for (const KernelTable* table : supported_kernels()) {
+    for (const DType type : quantized_types()) {
+      INFO(table->name << " " << dtype_info(type).name);
+      if (find_panel_kernels(*table) != nullptr)
+        CHECK(has_panels(*table, type) == (type != DType::nvfp4));
+    }
+  }
+}
+
+TEST_CASE("panels: every number of tokens gives the bits of one token at a time") {
+  std::uint64_t seed = 1;
+  for (const DType type : quantized_types()) {
+    Weights w(type, 40, columns_of(type, 19), Scales::ordinary, ++seed);
+    for (std::size_t tokens = 1; tokens <= 70; tokens += tokens < 20 ? 1 : 9)
+      check_random(w, tokens, ++seed);
+  }
+}
+
+TEST_CASE("panels: every number of rows and of blocks gives the bits of one token at a time") {
+  std::uint64_t seed = 1000;
+  for (const DType type : quantized_types()) {
+    for (const std::size_t rows : {1, 15, 16, 17, 31, 32, 33, 48, 63, 80}) {
+      Weights w(type, rows, columns_of(type, 21), Scales::ordinary, ++seed);
+      check_random(w, 7, ++seed);
+    }
+    for (const std::size_t blocks : {1, 2, 3, 5, 8, 15, 16, 17, 31, 32, 33, 48, 70}) {
+      Weights w(type, 32, columns_of(type, blocks), Scales::ordinary, ++seed);
+      check_random(w, 8, ++seed);
+    }
+  }
+}
+
+TEST_CASE("panels: odd scales, activations and codes give the bits of one token at a time") {
+  std::uint64_t seed = 2000;
+  for (const DType type : quantized_types()) {
+    for (const Scales scales : {Scales::denormal, Scales::extreme}) {
+      Weights w(type, 32, columns_of(type, 37), scales, ++seed);
+      check_random(w, 9, ++seed);
+    }
+    Weights w(type, 32, columns_of(type, 18), Scales::ordinary, ++seed);
+    for (const double magnitude : {0.0, 1e30, 1e-28, 1e-42})
+      check(w, Activations(type, Random(++seed).floats(7 * w.columns, -magnitude, magnitude), 7,
+                           w.columns));
+    for (const unsigned code : {0x80u, 0x7fu, 0xffu, 0x00u, 0x77u}) {
+      for (std::size_t i = 0; i < w.rows * w.row_bytes; ++i)
+        if (!is_scale_byte(type, i % dtype_info(type).block_bytes))
+          w.bytes.data()[i] = static_cast<std::byte>(code);
+      for (const float value : {2.0f, -2.0f})  // every q is 127 or -127
+        check(w, Activations(type, std::vector<float>(6 * w.columns, value), 6, w.columns));
+    }
+  }
+}
+
+TEST_CASE("panels: weights and activations need no alignment, and rows may have gaps") {
+  std::uint64_t seed = 3000;
+  for (const DType type : quantized_types()) {
+    Weights w(type, 32, columns_of(type, 19), Scales::ordinary, ++seed);
+    const Activations x(type, Random(++seed).floats(7 * w.columns), 7, w.columns);
+    const std::vector<float> expected = one_by_one(*supported_kernels().front(), w, x);
+    for (const std::size_t shift : {1, 14, 27, 63}) {
+      const std::size_t row_bytes = w.row_bytes + shift;
+      std::vector<std::byte> weights(shift + w.rows * row_bytes);
+      for (std::size_t r = 0; r < w.rows; ++r)
+        std::memcpy(weights.data() + shift + r * row_bytes, w.row(r), w.row_bytes);
+      std::vector<std::int8_t> q(shift + x.q.size());
+      std::copy(x.q.begin(), x.q.end(), q.begin() + static_cast<std::ptrdiff_t>(shift));
+      for (const KernelTable* table : supported_kernels()) {
+        if (!has_panels(*table, type)) continue;
+        INFO(table->name << " " << dtype_info(type).name << " shift " << shift);
+        CHECK(first_difference(
+                  by_panels(*table, type, {weights.data() + shift, row_bytes, w.rows, w.columns}, x,
+                            q.data() + shift),
+                  expected) == -1);
+      }
+    }
+  }
+}
+
+}  // namespace millrace

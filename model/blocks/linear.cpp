@@ -17,7 +17,8 @@ std::size_t row_grain(const Matrix& weights, std::size_t tokens) {
   const std::size_t row =
       weights.input_step > 0 ? dtype_row_bytes(weights.type, weights.columns) : weights.row_bytes;
   const std::size_t work = row * std::max<std::size_t>(1, tokens);
-  return round_up(std::max<std::size_t>(1, range_work_bytes / work), 16);
+  const std::size_t unit = tokens < panel_tokens_min ? 16 : panel_tile_rows;
+  return round_up(std::max<std::size_t>(1, range_work_bytes / work), unit);
 }
 
 // Products of up to `tile_tokens` tokens with up to `tile_rows` rows of a matrix whose columns lie
@@ -78,19 +79,27 @@ void linear(const BlockContext& context, const Matrix& weights, const Activation
             std::size_t step) {
   MILLRACE_CHECK(weights.columns <= x.columns());
   const auto id = static_cast<std::size_t>(weights.type);
-  const auto run = [&](auto matmul, const auto& batch) {
+  const PanelKernels* const panels =
+      tokens < panel_tokens_min ? nullptr : context.panels.kernels(weights.columns);
+  const auto run = [&](auto matmul, auto panel_matmul, const auto& batch) {
     MILLRACE_CHECK(matmul != nullptr);
-    context.parallel.for_ranges(weights.rows, row_grain(weights, tokens),
-                                [&](std::size_t begin, std::size_t end, unsigned) {
-                                  matmul(row_range(weights, begin, end), batch, tokens, y + begin,
-                                         y_stride);
-                                });
+    context.parallel.for_ranges(
+        weights.rows, row_grain(weights, tokens),
+        [&](std::size_t begin, std::size_t end, unsigned worker) {
+          if (panel_matmul != nullptr)
+            begin += panel_matmul(row_range(weights, begin, end), batch, tokens, y + begin,
+                                  y_stride, context.panels.of(worker));
+          if (begin < end)
+            matmul(row_range(weights, begin, end), batch, tokens, y + begin, y_stride);
+        });
   };
   switch (context.rounding(weights.type)) {
     case Rounding::blocks:
-      return run(context.kernels.matmul_q8[id], x.q8(first, step));
+      return run(context.kernels.matmul_q8[id], panels == nullptr ? nullptr : panels->q8[id],
+                 x.q8(first, step));
     case Rounding::supers:
-      return run(context.kernels.matmul_q8_super[id], x.q8_super(first, step));
+      return run(context.kernels.matmul_q8_super[id],
+                 panels == nullptr ? nullptr : panels->q8_super[id], x.q8_super(first, step));
     default:
       return linear_f32(context, weights, x, first, tokens, y, y_stride, step);
   }

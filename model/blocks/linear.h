@@ -7,6 +7,7 @@
 
 #include "kernels/kernel_table.h"
 #include "model/blocks/activations.h"
+#include "model/blocks/panel_memory.h"
 #include "model/weights.h"
 #include "runtime/base/parallel.h"
 
@@ -22,6 +23,7 @@ struct BlockContext {
   const KernelTable& kernels;
   Parallel& parallel;
   ActivationMode mode;
+  PanelScratch panels = {};  // for products with many tokens; none: without panels, more slowly
 
   // Which quantized twin of its input a matrix of this type takes; none: unrounded activations. The
   // router never takes one: see linear_f32().

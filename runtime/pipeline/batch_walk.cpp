@@ -20,10 +20,11 @@ BatchWalk::BatchWalk(const Parts& parts, std::size_t tokens_max, std::size_t log
       h_(parts.spec.hparams),
       tokens_max_(tokens_max),
       graph_(parts.arena, h_.experts + 2),
+      panels_(parts.kernels, widest_matrix(parts.spec), parts.arena.workers()),
       residual_(h_, tokens_max),
       attention_(h_, *parts.spec.family, tokens_max, parts.arena.workers()),
       moe_({parts.spec, parts.kernels, parts.mode, parts.experts, parts.trunk.hash_routes(),
-            parts.arena, graph_, error_},
+            parts.arena, graph_, error_, panels_.view()},
            tokens_max) {
   const WorkspaceSizes sizes(parts.spec, tokens_max, logits_rows);
   projected_.resize(tokens_max * h_.width);
@@ -52,6 +53,7 @@ void BatchWalk::add_rotations(RopeScaling rope, double magnitude) {
 std::uint64_t BatchWalk::bytes(const ModelSpec& spec, std::size_t tokens_max,
                                std::size_t logits_rows, unsigned workers) noexcept {
   return WorkspaceSizes(spec, tokens_max, logits_rows).total_bytes() +
+         PanelMemory::bytes(widest_matrix(spec), workers) +
          Residual::bytes(spec.hparams, tokens_max) +
          Attention::bytes(spec.hparams, *spec.family, tokens_max, workers) +
          MoeLayer::bytes(spec, tokens_max, workers);
@@ -228,16 +230,16 @@ void BatchWalk::gate_up(unsigned job, unsigned worker) noexcept {
   if (failed()) return;
   const ComputeScope computing(parts_.activity);
   if (job == guess_job_) look_ahead();
-  else if (job == shared_job_) shared_gate_up();
+  else if (job == shared_job_) shared_gate_up(worker);
   else moe_.gate_up(job, worker);
 }
 
-void BatchWalk::down(unsigned job, unsigned /*worker*/) noexcept {
+void BatchWalk::down(unsigned job, unsigned worker) noexcept {
   {
     const ComputeScope computing(parts_.activity);
     if (job == guess_job_) return;
-    if (job != shared_job_) moe_.down(job);
-    else if (!failed()) shared_down();
+    if (job != shared_job_) moe_.down(job, worker);
+    else if (!failed()) shared_down(worker);
   }
   if (job == shared_job_) parts_.trunk.release(layer_);
   if (parts_.guard != nullptr) parts_.guard->tick();
@@ -245,16 +247,16 @@ void BatchWalk::down(unsigned job, unsigned /*worker*/) noexcept {
 
 void BatchWalk::drop(unsigned job) noexcept { moe_.drop(job); }
 
-void BatchWalk::shared_gate_up() noexcept {
-  const BlockContext blocks = moe_.job_context(job_count_);
+void BatchWalk::shared_gate_up(unsigned worker) noexcept {
+  const BlockContext blocks = moe_.job_context(job_count_, worker);
   const GatedFfn ffn = trunk_ffn(layer_, *shared_weights_);
   if (!ffn_gate_up(blocks, ffn, ffn.down.type, normed_, 0, tokens_.size(), trunk_hidden_, 0,
                    trunk_up_.data()))
     fail_numbers(layer_, "the shared expert's hidden state");
 }
 
-void BatchWalk::shared_down() noexcept {
-  const BlockContext blocks = moe_.job_context(job_count_);
+void BatchWalk::shared_down(unsigned worker) noexcept {
+  const BlockContext blocks = moe_.job_context(job_count_, worker);
   ffn_down(blocks, trunk_ffn(layer_, *shared_weights_), trunk_hidden_, 0, tokens_.size(),
            shared_out_.data(), h_.width);
   const float* const gate = shared_weights_->vector(VectorRole::shared_gate);

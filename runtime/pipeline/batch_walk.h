@@ -96,10 +96,12 @@ class BatchWalk final : public LayerWork {
   unsigned moe_layer(LayerIndex layer, const LayerWeights& weights);
   void look_ahead() noexcept;
   GatedFfn trunk_ffn(LayerIndex layer, const LayerWeights& weights) const noexcept;
-  void shared_gate_up() noexcept;
-  void shared_down() noexcept;
+  void shared_gate_up(unsigned worker) noexcept;
+  void shared_down(unsigned worker) noexcept;
   void write_logits(std::size_t first, FunctionRef<void(std::size_t, const float*)> logits);
-  BlockContext context() noexcept { return {parts_.kernels, parts_.arena, parts_.mode}; }
+  BlockContext context() noexcept {
+    return {parts_.kernels, parts_.arena, parts_.mode, panels_.view()};
+  }
 
   Parts parts_;
   const Hparams& h_;
@@ -117,6 +119,8 @@ class BatchWalk final : public LayerWork {
   unsigned shared_job_ = no_job;                  // in this layer
   unsigned guess_job_ = no_job;                   // of a single token, if anything is guessed
   const LayerWeights* shared_weights_ = nullptr;  // held until it is done
+
+  PanelMemory panels_;
 
   // Buffers; rows are tokens.
   Residual residual_;

@@ -175,17 +175,16 @@ GatedFfn MoeLayer::expert_ffn(const Job& job) const noexcept {
 }
 
 // With fewer jobs than it takes to keep all threads busy, the rows of an expert are shared too.
-BlockContext MoeLayer::job_context(unsigned jobs) noexcept {
-  Parallel& inside = jobs >= 2 * parts_.arena.workers() || parts_.arena.workers() == 1
-                         ? static_cast<Parallel&>(serial_)
-                         : parts_.arena;
-  return {parts_.kernels, inside, parts_.mode};
+BlockContext MoeLayer::job_context(unsigned jobs, unsigned worker) noexcept {
+  if (jobs >= 2 * parts_.arena.workers() || parts_.arena.workers() == 1)
+    return {parts_.kernels, serial_, parts_.mode, parts_.panels.alone(worker)};
+  return {parts_.kernels, parts_.arena, parts_.mode, parts_.panels};
 }
 
 void MoeLayer::gate_up(unsigned index, unsigned worker) noexcept {
   const Job& job = jobs_[index];
   const GatedFfn ffn = expert_ffn(job);
-  const BlockContext blocks = job_context(jobs_in_use_);
+  const BlockContext blocks = job_context(jobs_in_use_, worker);
   const Rounding gate = blocks.rounding(ffn.gate.type);
   const Rounding both = gate | blocks.rounding(ffn.up.type);
   const bool floats = gate == Rounding::none || blocks.rounding(ffn.up.type) == Rounding::none;
@@ -211,10 +210,10 @@ void MoeLayer::gate_up(unsigned index, unsigned worker) noexcept {
   if (!finite) parts_.error.set(bad_numbers(parts_.spec, layer_, "an expert's hidden state"));
 }
 
-void MoeLayer::down(unsigned index) noexcept {
+void MoeLayer::down(unsigned index, unsigned worker) noexcept {
   Job& job = jobs_[index];
   if (!parts_.error.is_set())
-    ffn_down(job_context(jobs_in_use_), expert_ffn(job), hidden_, job.first_row, job.count,
+    ffn_down(job_context(jobs_in_use_, worker), expert_ffn(job), hidden_, job.first_row, job.count,
              &expert_out_[std::size_t{job.first_row} * h().width], h().width);
   parts_.experts->release(job.request);
 }

@@ -43,6 +43,7 @@ class MoeLayer {
     ComputeArena& arena;
     LayerGraph& graph;
     FirstError& error;
+    PanelScratch panels;  // of all workers
   };
   MoeLayer(const Parts& parts, std::size_t tokens_max);
   static std::uint64_t bytes(const ModelSpec& spec, std::size_t tokens_max,
@@ -64,13 +65,13 @@ class MoeLayer {
   // Asks for the experts of all jobs.
   void request() noexcept;
   void gate_up(unsigned job, unsigned worker) noexcept;
-  void down(unsigned job) noexcept;
+  void down(unsigned job, unsigned worker) noexcept;
   void drop(unsigned job) noexcept;
   // y = the weighted sum of token t's experts.
   void sum_experts(std::size_t t, float* y) const noexcept;
 
-  // Whether work inside one of `jobs` jobs is to be shared over the threads too.
-  BlockContext job_context(unsigned jobs) noexcept;
+  // For a job among `jobs` in this worker: whether its work is to be shared over the threads too.
+  BlockContext job_context(unsigned jobs, unsigned worker) noexcept;
 
  private:
   // The tokens of one expert: rows [first_row, first_row + count) of the sorted buffers.

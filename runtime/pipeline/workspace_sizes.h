@@ -10,6 +10,19 @@
 
 namespace millrace {
 
+// Columns of the widest matrix that meets activations.
+inline std::size_t widest_matrix(const ModelSpec& spec) {
+  std::uint64_t widest = spec.head.columns;
+  for (LayerIndex layer = 0; layer < spec.layers.size(); ++layer) {
+    for (const auto& matrix : spec.layers[layer].matrices)
+      if (matrix) widest = std::max(widest, matrix->columns);
+    if (spec.experts.experts(layer) == 0) continue;
+    const ExpertExtent& expert = spec.experts.at({layer, 0});  // all of a layer have one shape
+    widest = std::max({widest, expert.gate.columns, expert.up.columns, expert.down.columns});
+  }
+  return widest;
+}
+
 struct WorkspaceSizes {
   std::size_t tokens, width;
   std::size_t rotary_pairs;   // of all kinds of layers

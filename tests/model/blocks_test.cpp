@@ -103,6 +103,32 @@ TEST_CASE("linear: rows of activations that are wider than the matrix count no f
   }
 }
 
+TEST_CASE("linear: many tokens give the bits of each alone, with panels, without, or too small") {
+  SerialParallel serial;
+  Chopper chopper;
+  constexpr std::size_t columns = 768, rows = 150, tokens = 23;
+  const PanelMemory panels(kernels(), columns, 3), narrow(kernels(), columns - 512, 3);
+  for (const DType type : types) {
+    const Weights weights(type, columns, rows, 7);
+    const ActivationRows x = random_rows(tokens, columns, columns, 9);
+    std::vector<float> expected(tokens * rows);
+    for (std::size_t t = 0; t < tokens; ++t)
+      linear({kernels(), serial, ActivationMode::q8}, weights.matrix, x, t, 1, &expected[t * rows],
+             rows);
+    const auto run = [&](Parallel& parallel, PanelScratch scratch) {
+      std::vector<float> y(tokens * rows);
+      linear({kernels(), parallel, ActivationMode::q8, scratch}, weights.matrix, x, 0, tokens,
+             y.data(), rows);
+      return y;
+    };
+    CHECK(run(serial, panels.view()) == expected);
+    CHECK(run(serial, panels.view().alone(1)) == expected);
+    CHECK(run(chopper, panels.view()) == expected);
+    CHECK(run(serial, narrow.view()) == expected);
+    CHECK(run(serial, {}) == expected);
+  }
+}
+
 TEST_CASE("linear: the router's product takes unrounded activations in any mode") {
   SerialParallel serial;
   const Weights weights(DType::q8_0, 64, 10, 1);

@@ -10,7 +10,9 @@ needed=(
   catch2
 )
 wanted=()
-if [ "${1:-}" = --tests ]; then wanted=(clang-format-14 valgrind g++-aarch64-linux-gnu qemu-user); fi
+if [ "${1:-}" = --tests ]; then
+  wanted=(clang-format-14 valgrind g++-aarch64-linux-gnu qemu-user)
+fi
 repo=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 
 say() { printf '%s\n' "packages: $*"; }

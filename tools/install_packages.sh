@@ -10,10 +10,7 @@ needed=(
   catch2
 )
 wanted=()
-if [ "${1:-}" = --tests ]; then
-  wanted=(clang-format-14 valgrind g++-aarch64-linux-gnu qemu-user)
-fi
-repo=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+if [ "${1:-}" = --tests ]; then wanted=(clang-format-14 valgrind); fi
 
 say() { printf '%s\n' "packages: $*"; }
 
@@ -54,13 +51,6 @@ run_apt() {
   fi
 }
 
-# For the test that runs on an emulated ARM CPU (tools/test_aarch64.sh).
-fetch_arm64_libraries() {
-  [ ${#wanted[@]} -gt 0 ] || return 0
-  "$repo/tools/aarch64_libraries.sh" "$repo/build/aarch64-libraries" ||
-    say "the arm64 libraries are not to be had here; their test is skipped"
-}
-
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   check_without_dpkg
   exit 0
@@ -70,7 +60,6 @@ mapfile -t missing < <(missing_of "${needed[@]}")
 mapfile -t missing_wanted < <(missing_of ${wanted[@]+"${wanted[@]}"})
 if [ ${#missing[@]} -eq 0 ] && [ ${#missing_wanted[@]} -eq 0 ]; then
   say "all ${#needed[@]} are installed"
-  fetch_arm64_libraries
   exit 0
 fi
 if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
@@ -97,4 +86,3 @@ if [ ${#missing[@]} -gt 0 ]; then
   say "still missing: ${missing[*]}"
   exit 1
 fi
-fetch_arm64_libraries

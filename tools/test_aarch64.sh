@@ -8,10 +8,10 @@ set -euo pipefail
 repo=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 build=$1/aarch64
 program=$2
-libraries=$repo/build/aarch64-libraries # where install_packages.sh --tests puts them
+libraries=$repo/build/aarch64-libraries # tools/aarch64_libraries.sh puts them there
 
 skip() {
-  printf 'skipped: %s; tools/install_packages.sh --tests installs it\n' "$1"
+  printf 'skipped: %s (apt-get install g++-aarch64-linux-gnu qemu-user; tools/aarch64_libraries.sh)\n' "$1"
   exit 77
 }
 [ "$(uname -m)" != aarch64 ] || { echo "skipped: the tests of this machine are those"; exit 77; }

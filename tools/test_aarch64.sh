@@ -11,7 +11,7 @@ program=$2
 libraries=$repo/build/aarch64-libraries # tools/aarch64_libraries.sh puts them there
 
 skip() {
-  printf 'skipped: %s (apt-get install g++-aarch64-linux-gnu qemu-user; tools/aarch64_libraries.sh)\n' "$1"
+  printf 'skipped: %s (apt: g++-aarch64-linux-gnu qemu-user; tools/aarch64_libraries.sh)\n' "$1"
   exit 77
 }
 [ "$(uname -m)" != aarch64 ] || { echo "skipped: the tests of this machine are those"; exit 77; }

@@ -93,7 +93,7 @@ TEST_CASE("A known shape is estimated without a file: more memory, more tokens p
     CHECK(prediction.low > 0);
     CHECK(prediction.low <= prediction.middle);
     CHECK(prediction.middle <= prediction.high);
-    CHECK(prediction.middle >= before);
+    CHECK(prediction.middle >= before * (1 - 1e-9));  // where computing binds, the same
     CHECK(prediction.drive_bytes_per_token <= read_before);
     CHECK(budget.plan.total_bytes() <= budget.ram_bytes);
     before = prediction.middle;

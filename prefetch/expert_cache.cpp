@@ -5,12 +5,14 @@
 #include "runtime/base/check.h"
 
 namespace millrace {
-namespace {
 
-std::uint32_t spares_of(const SlotGroup& group, std::uint32_t top_k, std::uint32_t wanted) {
+std::uint32_t spare_slots(const SlotGroup& group, std::uint32_t top_k,
+                          std::uint32_t wanted) noexcept {
   if (group.slots >= group.experts || group.slots < 2 * top_k) return 0;
   return std::min(wanted, group.slots - 2 * top_k);
 }
+
+namespace {
 
 // Of each group, the layers that have experts in it.
 std::vector<std::vector<LayerIndex>> members_of(const SlotLayout& layout, const SlotPlan& plan) {
@@ -45,7 +47,7 @@ ExpertCache::ExpertCache(const SlotLayout& layout, const SlotPlan& plan, std::ui
     const SlotGroup& of = plan.groups[group];
     MILLRACE_CHECK(of.slots > 0);
     shape.group_of_slot.insert(shape.group_of_slot.end(), of.slots, group);
-    spares_[group].assign(spares_of(of, top_k, spares), no_slot);
+    spares_[group].assign(spare_slots(of, top_k, spares), no_slot);
     const std::uint64_t least = std::min<std::uint64_t>(top_k, of.experts);
     sizes_[group] = {of.slots, static_cast<std::uint32_t>(least + spares_[group].size()),
                      std::move(members[group])};

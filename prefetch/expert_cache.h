@@ -33,13 +33,19 @@ constexpr std::uint32_t call_tokens(std::uint64_t choices, std::uint32_t top_k) 
   return choices <= each ? 1 : static_cast<std::uint32_t>((choices + each - 1) / each);
 }
 
+// Slots of a group that are kept for guesses: what is wanted, where at least twice top-k remain;
+// none where each expert has a slot.
+std::uint32_t spare_slots(const SlotGroup& group, std::uint32_t top_k,
+                          std::uint32_t wanted) noexcept;
+// How many are wanted of each group where anything is guessed: the experts of two layers.
+constexpr std::uint32_t spare_slots_wanted(std::uint32_t top_k) noexcept { return 2 * top_k; }
+
 class ExpertCache {
  public:
   enum class State : std::uint8_t { absent, loading, ready, in_use };
 
-  // Slots are numbered group by group of the plan. `top_k` sets the floors (layer_floors). So many
-  // `spares` of each group's slots are kept for guesses, where at least twice top-k remain; none of
-  // a group that has a slot for each of its experts.
+  // Slots are numbered group by group of the plan. `top_k` sets the floors (layer_floors).
+  // `spares`: slots wanted for guesses, of each group as spare_slots() has them.
   ExpertCache(const SlotLayout& layout, const SlotPlan& plan, std::uint32_t top_k,
               std::unique_ptr<EvictionPolicy> policy, std::uint32_t spares = 0);
 

@@ -197,7 +197,8 @@ Status Engine::load_trunk() {
 
 Status Engine::build_pipeline() {
   if (plan_.slots.slots > 0) {
-    const std::uint32_t spares = config_.prefetch == "off" ? 0 : 2 * spec_.hparams.experts_used;
+    const std::uint32_t spares =
+        config_.prefetch == "off" ? 0 : spare_slots_wanted(spec_.hparams.experts_used);
     auto policy = make_eviction_policy(config_.policy);
     MILLRACE_CHECK(policy.has_value());  // the name was checked with the flags
     loader_ = std::make_unique<Loader>(LoaderParts{.layout = layout_,
@@ -235,13 +236,10 @@ Status Engine::build_pipeline() {
 
 Status Engine::make_prefetcher() {
   MILLRACE_ASSIGN(auto predictor, make_predictor(config_.prefetch));
-  const PredictorShape shape{.layers = spec_.hparams.layers,
-                             .experts = spec_.hparams.experts,
-                             .top_k = spec_.hparams.experts_used};
   std::vector<bool> routed;
   for (const LayerSpec& layer : spec_.layers) routed.push_back(layer.experts);
-  prefetcher_ =
-      std::make_unique<Prefetcher>(*loader_, std::move(predictor), shape, std::move(routed));
+  prefetcher_ = std::make_unique<Prefetcher>(*loader_, std::move(predictor), predictor_shape(spec_),
+                                             std::move(routed));
   return {};
 }
 

@@ -38,12 +38,6 @@ Result<std::uint32_t> choose_context(const PlanInput& input) {
   return wanted;
 }
 
-PredictorShape predictor_shape(const ModelSpec& spec) {
-  return {.layers = spec.hparams.layers,
-          .experts = spec.hparams.experts,
-          .top_k = spec.hparams.experts_used};
-}
-
 // Only models that may stream a good deal are held against the drive; whatever the cache, so that
 // advice about its size stays true.
 std::uint64_t measuring_bytes(const PlanInput& input) {
@@ -184,6 +178,12 @@ std::string Plan::describe() const {
                       format_bytes(kv_bytes), times, context, format_bytes(workspace_bytes),
                       batch_tokens, format_bytes(program_bytes));
   return text;
+}
+
+PredictorShape predictor_shape(const ModelSpec& spec) {
+  return {.layers = spec.hparams.layers,
+          .experts = spec.hparams.experts,
+          .top_k = spec.hparams.experts_used};
 }
 
 Result<Plan> make_plan(const PlanInput& input) {

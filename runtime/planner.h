@@ -8,6 +8,7 @@
 
 #include "model/model_spec.h"
 #include "model/trunk_store.h"
+#include "prefetch/predictor.h"
 #include "prefetch/slot_layout.h"
 #include "prefetch/slot_plan.h"
 #include "runtime/base/result.h"
@@ -51,5 +52,8 @@ struct PlanInput {
 // too small to work: both name numbers and the flag. `usage` error for a context that the model or
 // the limits do not allow.
 Result<Plan> make_plan(const PlanInput& input);
+
+// What the predictors are made for.
+PredictorShape predictor_shape(const ModelSpec& spec);
 
 }  // namespace millrace

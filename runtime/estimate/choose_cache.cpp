@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "prefetch/expert_cache.h"
 #include "runtime/estimate/known_routing.h"
 #include "runtime/presets.h"
 
@@ -21,12 +22,10 @@ std::uint64_t tokens_of(const RoutingRecord& record) {
 // Sizes are tried in steps of a GiB, of small caches in eighths.
 std::uint64_t step_of(std::uint64_t bytes) { return std::clamp(bytes / 8, 64 * MiB, 1 * GiB); }
 
-// The slots that are left where some are kept for guesses (prefetch/expert_cache: twice top-k of
-// each group, where as many remain).
+// The slots that are left where some are kept for guesses.
 SlotPlan without_spares(SlotPlan plan, std::uint32_t top_k) {
   for (SlotGroup& group : plan.groups) {
-    if (group.slots >= group.experts || group.slots < 2 * top_k) continue;
-    const std::uint32_t spares = std::min(2 * top_k, group.slots - 2 * top_k);
+    const std::uint32_t spares = spare_slots(group, top_k, spare_slots_wanted(top_k));
     group.slots -= spares;
     plan.slots -= spares;
   }

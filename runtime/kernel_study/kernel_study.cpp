@@ -223,7 +223,7 @@ class TeamStudy {
 
   void read_loop() {
     const KernelTable& table = *supported_kernels().back();
-    std::uint64_t sums[limits::threads_max];
+    std::uint64_t sums[limits::threads_max] = {};
     const std::uint64_t bytes = round_down(cell_.bytes, 8);
     const auto read = [&](unsigned i) { sums[i] += table.read_all(blocks_[i].data, bytes); };
     const unsigned passes = passes_for(team_.run(1, read));

@@ -129,6 +129,15 @@ Status check_options(const GenerateOptions& options) {
   return {};
 }
 
+Result<std::vector<TokenId>> encode_prompt(const Engine& engine, const std::string& text) {
+  MILLRACE_ASSIGN(std::vector<TokenId> ids,
+                  engine.tokenizer().encode(text, {.parse_special = false, .add_bos_eos = true}));
+  const auto& special = engine.tokenizer().special();
+  if (special.add_eos && special.eos && ids.size() > 1 && ids.back() == *special.eos)
+    ids.pop_back();
+  return ids;
+}
+
 Status check_prompt(const Engine& engine, std::span<const TokenId> prompt) {
   if (prompt.empty())
     return Error{ErrorCode::usage, "the prompt is empty (give text with -p or -f)"};

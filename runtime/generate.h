@@ -71,6 +71,10 @@ using TextSink = FunctionRef<void(std::string_view)>;
 // that make no sense. `usage` errors that name the flag. generate() checks the same.
 Status check_options(const GenerateOptions& options);
 
+// A user's text as the model's tokens: with the begin token, without the end token that would end
+// the text before it begins. Needs the tokenizer (Engine::require_tokenizer).
+Result<std::vector<TokenId>> encode_prompt(const Engine& engine, const std::string& text);
+
 // What can be refused before the trunk is read: an empty prompt, one longer than the context, ids
 // outside the vocabulary. generate() checks the same.
 Status check_prompt(const Engine& engine, std::span<const TokenId> prompt);

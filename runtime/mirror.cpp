@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
+#include "model/format/pack_file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/units.h"
 
@@ -71,13 +71,6 @@ Status check_copy(const File& copy, const File& original, std::uint64_t head) {
         comparison.equal(at, std::min(sample_bytes, size - at), "its weights differ, for one"));
   }
   return {};
-}
-
-bool is_pack(const std::string& path) {
-  auto file = File::open(path, DirectMode::off);
-  char magic[8] = {};
-  return file && file->size_bytes() >= sizeof magic && file->read_exactly(0, magic, sizeof magic) &&
-         std::memcmp(magic, "MILLPACK", sizeof magic) == 0;
 }
 
 bool is_folder(const std::string& path) {

@@ -117,6 +117,13 @@ PackIndex plan_pack(const ExpertExtents& extents, const std::vector<ExpertKey>& 
   return index;
 }
 
+bool is_pack(const std::string& path) {
+  const auto file = File::open(path, DirectMode::off);
+  char begin[magic.size()] = {};
+  return file && file->size_bytes() >= sizeof begin && file->read_exactly(0, begin, sizeof begin) &&
+         std::memcmp(begin, magic.data(), sizeof begin) == 0;
+}
+
 Result<PackIndex> read_pack(const File& file, bool complete) {
   Header header{};
   if (file.size_bytes() < PackIndex::alignment) return refuse(file, "no packed pool: too short");

@@ -33,6 +33,9 @@ struct PackedExpert {
   std::array<PackedSlice, 3> slices;
 };
 
+// Whether a file begins as a pack does; what cannot be read is none.
+bool is_pack(const std::string& path);
+
 struct PackIndex {
   static constexpr std::uint64_t alignment = 4096;
   static constexpr std::string_view magic = "MILLPACK";  // how a pack begins

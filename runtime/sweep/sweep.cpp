@@ -194,9 +194,7 @@ Result<SweepRun> Sweep::run_once(const SweepSetting& setting) {
   GenerateOptions options;
   const auto prepare = [&](const Engine& engine, const Checkpoint&) -> Status {
     MILLRACE_TRY(engine.require_tokenizer());
-    MILLRACE_ASSIGN(
-        options.prompt,
-        engine.tokenizer().encode(options_.prompt, {.parse_special = false, .add_bos_eos = true}));
+    MILLRACE_ASSIGN(options.prompt, encode_prompt(engine, options_.prompt));
     drop_page_cache(engine.spec());
     return check_prompt(engine, options.prompt);
   };

@@ -15,7 +15,6 @@
 #include "tools/chat_output.h"
 #include "tools/command.h"
 #include "tools/commands/run_many.h"
-#include "tools/prompt.h"
 
 namespace millrace::tools {
 
@@ -65,7 +64,7 @@ Status make_prompt(RunFlags& flags, const std::string& text, Run& run, const Eng
     MILLRACE_ASSIGN(run.chat, chat_prompt(engine.tokenizer(), checkpoint, text));
     flags.generate.prompt = run.chat->ids;
   } else {
-    MILLRACE_TRY(encode_prompt(engine, text, flags.generate.prompt));
+    MILLRACE_ASSIGN(flags.generate.prompt, encode_prompt(engine, text));
   }
   return check_prompt(engine, flags.generate.prompt);
 }

@@ -6,7 +6,6 @@
 
 #include "runtime/evaluate.h"
 #include "runtime/report.h"
-#include "tools/prompt.h"
 
 namespace millrace::tools {
 
@@ -74,7 +73,7 @@ Status ManyRun::make_prompts(const ManyFlags& flags, const Engine& engine,
       made.answer.emplace(*made.chat, out, false, true);
       options.control = &made.control;
     } else {
-      MILLRACE_TRY(encode_prompt(engine, text, options.prompt));
+      MILLRACE_ASSIGN(options.prompt, encode_prompt(engine, text));
     }
     const Status good = check_prompt(engine, options.prompt);
     if (!good)

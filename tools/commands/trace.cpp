@@ -48,8 +48,7 @@ Status record(TraceFlags& flags) {
     return Error{ErrorCode::usage, fmt::format("{}: the model has no routed experts to record",
                                                engine.config().model_path)};
   MILLRACE_TRY(engine.require_tokenizer());
-  MILLRACE_ASSIGN(flags.generate.prompt,
-                  engine.tokenizer().encode(text, {.parse_special = false, .add_bos_eos = true}));
+  MILLRACE_ASSIGN(flags.generate.prompt, encode_prompt(engine, text));
   flags.generate.trace_path = flags.output;
   flags.generate.sampling.temperature = 0;
   flags.generate.ignore_eos = true;

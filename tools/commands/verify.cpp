@@ -2,12 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
-#include <system_error>
 
 #include "io/drive.h"
 #include "io/drive_profile.h"
@@ -23,15 +19,6 @@
 namespace millrace::tools {
 
 namespace {
-
-bool is_pack(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return false;
-  std::array<char, PackIndex::magic.size()> begin{};
-  std::ifstream file(path, std::ios::binary);
-  file.read(begin.data(), begin.size());
-  return file && std::string_view(begin.data(), begin.size()) == PackIndex::magic;
-}
 
 std::string gb_per_second(double rate) { return fmt::format("{:.2f} GB/s", rate * 1e-9); }
 

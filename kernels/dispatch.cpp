@@ -6,6 +6,7 @@
 
 #include "kernels/tables.h"
 #include "kernels/tile_table.h"
+#include "runtime/base/check.h"
 
 namespace millrace {
 
@@ -63,6 +64,7 @@ struct Isa {
   Parts parts;
   std::array<Need, 10> needs;
   Need os;
+  bool by_name_only = false;  // never taken unasked
 };
 
 // CONTRACT's names, slowest first.
@@ -83,7 +85,8 @@ constexpr std::array isas = {
     Isa{"amx",
         amx_parts,
         {avx512f, avx512bw, avx512vl, avx512dq, avx512vnni, amx_tile, amx_int8, avx2, fma, f16c},
-        os_amx},
+        os_amx,
+        true},  // until it has run on a CPU that has tiles
 };
 
 // The features that `cpu` lacks for `isa`, as "AVX-512F, AVX-512BW"; empty if none.
@@ -209,21 +212,18 @@ std::span<const KernelTable* const> supported_kernels() {
 
 namespace {
 
-// Tiles that never ran on a real CPU are not taken unasked.
-constexpr std::string_view only_by_name = "amx";
-
-const KernelTable* fastest_kernels(const CpuFeatures& cpu) {
-  const auto tables = supported_kernels(cpu);
-  const auto last = std::find_if(tables.rbegin(), tables.rend(), [](const KernelTable* table) {
-    return table->name != only_by_name;
+const KernelTable& fastest_kernels(const CpuFeatures& cpu) {
+  const auto fastest = std::find_if(isas.rbegin(), isas.rend(), [&](const Isa& isa) {
+    return !isa.by_name_only && can_run(isa, cpu);
   });
-  return *last;
+  MILLRACE_CHECK(fastest != isas.rend());  // scalar is always there
+  return table_of(*fastest);
 }
 
 }  // namespace
 
 Result<const KernelTable*> choose_kernels(std::string_view name, const CpuFeatures& cpu) {
-  if (name.empty()) return fastest_kernels(cpu);
+  if (name.empty()) return &fastest_kernels(cpu);
   const auto* const isa =
       std::find_if(isas.begin(), isas.end(), [name](const Isa& each) { return each.name == name; });
   if (isa == isas.end()) return refusal(name, unknown_name_text(), cpu);

@@ -21,15 +21,6 @@ std::string copy_of(const std::string& model, const std::string& path) {
   return path;
 }
 
-void flip_byte(const std::string& path, std::uint64_t at) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(at));
-  const int before = file.get();
-  file.seekp(static_cast<std::streamoff>(at));
-  file.put(static_cast<char>(before ^ 0x10));
-  REQUIRE(file.good());
-}
-
 // The error of a run with this mirror, which must end with `code` and name both files.
 std::string refusal(const Words& flags, const std::string& original, const std::string& mirror,
                     int code) {

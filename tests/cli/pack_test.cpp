@@ -23,15 +23,6 @@ std::string state_of(const Words& words) {
   return text_at(run_json(words + Words{"-p", "Once", "-n", "12", "--temp", "0"}), "state_hash");
 }
 
-void flip_byte(const std::string& path, std::uint64_t at) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(at));
-  const int before = file.get();
-  file.seekp(static_cast<std::streamoff>(at));
-  file.put(static_cast<char>(before ^ 0x10));
-  REQUIRE(file.good());
-}
-
 // So many bytes may be written to one file.
 Setup limited(std::uint64_t bytes) {
   Setup setup;

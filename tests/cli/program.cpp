@@ -30,6 +30,15 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
+void flip_byte(const std::string& path, std::uint64_t at) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(at));
+  const int before = file.get();
+  file.seekp(static_cast<std::streamoff>(at));
+  file.put(static_cast<char>(before ^ 0x10));
+  REQUIRE(file.good());
+}
+
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   INFO(path);

@@ -30,6 +30,8 @@ std::string small_model(std::string_view name = "qwen3moe-mxfp4");
 
 bool contains(std::string_view text, std::string_view part);
 std::string read_file(const std::string& path);
+// Damages a file: one bit of the byte at an offset.
+void flip_byte(const std::string& path, std::uint64_t at);
 
 // The one JSON object that stdout is; fails the test otherwise.
 Json only_json(const Outcome& outcome);

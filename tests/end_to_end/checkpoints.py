@@ -387,8 +387,8 @@ def check_families_refused(world, name):
         less = {("left.out" if key == tensor else key): value for key, value in tensors.items()}
         write(less)
         # Codes without scales may be taken for bytes, whose shape then is another.
-        refuse(f"without {tensor}", tensor, tensor.endswith(OPTIONAL), ": missing", "lm_head.weight",
-               "scales without the tensor", "without their scales", "has shape")
+        refuse(f"without {tensor}", tensor, tensor.endswith(OPTIONAL), ": missing",
+               "lm_head.weight", "scales without the tensor", "without their scales", "has shape")
         if len(shape) == 2 and shape[0] != shape[1] and "embed" not in tensor:
             write(tensors | {tensor: tensors[tensor] | {"shape": shape[::-1]}})
             refuse(f"{tensor} turned over", tensor, False, "has shape", "scales of shape",

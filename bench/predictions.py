@@ -17,6 +17,8 @@ import statistics
 import subprocess
 import sys
 
+from memory_limit import MemoryLimit
+
 # shape: layers, weights, limits in MiB. All have routing as recorded of models of their kind.
 CASES = {
     "qwen3-30b-a3b": (16, "mxfp4", (2500, 3800)),
@@ -26,27 +28,6 @@ CASES = {
 }
 ROUTING = "zipf:1.1,reuse:0.38,lookahead:0.85"
 PROMPT = "a b c d"
-
-
-class Limit:
-    """A cgroup with a memory limit, for the children that enter() is called in."""
-
-    def __init__(self, mib):
-        v1 = pathlib.Path("/sys/fs/cgroup/memory")
-        root = v1 if v1.is_dir() else pathlib.Path("/sys/fs/cgroup")
-        self.folder = root / f"millrace-predictions-{os.getpid()}"
-        self.folder.mkdir()
-        name = "memory.limit_in_bytes" if v1.is_dir() else "memory.max"
-        (self.folder / name).write_text(str(mib << 20))
-
-    def enter(self):
-        (self.folder / "cgroup.procs").write_text(str(os.getpid()))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.folder.rmdir()
 
 
 def run(command, limit=None):
@@ -73,7 +54,7 @@ def replayed(options, model, trace, limit, cache_bytes):
 
 def measure(options, shape, model, mib):
     trace = str(pathlib.Path(options.folder) / "trace.csv")
-    with Limit(mib) as limit:
+    with MemoryLimit(mib << 20) as limit:
         run([options.millrace, "floor", model, "--seconds", "8", "-q"], limit)
         first, unknown, report = generate(options, model, limit, ("--trace", trace))
         achieved, known, replays = [], [], []

@@ -6,14 +6,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include "io/errno_text.h"
+#include "io/named_thread.h"
 #include "runtime/base/check.h"
 #include "runtime/base/units.h"
 
@@ -94,25 +98,69 @@ Result<std::span<std::byte>> map_segment(std::uint64_t bytes) {
   return std::span<std::byte>(start + head, bytes);
 }
 
-// Brings every page in, huge where the system gives them. All advice but this may fail unnoticed.
-Status populate(std::span<std::byte> segment) {
-  madvise(segment.data(), segment.size(), MADV_HUGEPAGE);
-  madvise(segment.data(), segment.size(), MADV_DONTDUMP);  // a core file without the weights
-  madvise(segment.data(), segment.size(), MADV_DONTFORK);  // no copy-on-write under the drive's DMA
+// Brings a part's pages in, huge where the system gives them.
+Status populate_part(std::span<std::byte> part) {
   int failure = 0;
   do {
-    failure = madvise(segment.data(), segment.size(), MADV_POPULATE_WRITE) == 0 ? 0 : errno;
+    failure = madvise(part.data(), part.size(), MADV_POPULATE_WRITE) == 0 ? 0 : errno;
   } while (failure == EINTR || failure == EAGAIN);
   if (failure == EINVAL || failure == ENOSYS) {  // older than Linux 5.14
-    for (std::size_t at = 0; at < segment.size(); at += page_bytes) {
-      *reinterpret_cast<volatile std::byte*>(segment.data() + at) = std::byte{0};
+    for (std::size_t at = 0; at < part.size(); at += page_bytes) {
+      *reinterpret_cast<volatile std::byte*>(part.data() + at) = std::byte{0};
     }
   } else if (failure != 0) {  // ENOMEM, EFAULT, EHWPOISON
-    return refused(segment.size(), "populating", failure);
+    return refused(part.size(), "populating", failure);
   }
-  const std::size_t whole = round_down(segment.size(), huge_page_bytes);
-  if (whole > 0) madvise(segment.data(), whole, MADV_COLLAPSE);  // what is not huge yet
+  const std::size_t whole = round_down(part.size(), huge_page_bytes);
+  if (whole > 0) madvise(part.data(), whole, MADV_COLLAPSE);  // what is not huge yet
   return {};
+}
+
+// The parts that threads bring in side by side: a page's first touch costs the kernel its zeroing,
+// on a virtual machine the host's work too, and one thread does only so many.
+struct PopulateWork {
+  std::vector<std::span<std::byte>> parts;
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;
+  Status failed;  // the first that did; under the mutex
+
+  void run() {
+    for (std::size_t at = next++; at < parts.size(); at = next++) {
+      const Status status = populate_part(parts[at]);
+      if (status) continue;
+      const std::scoped_lock lock(mutex);
+      if (failed) failed = status;
+      next = parts.size();
+    }
+  }
+  static void* run_thread(void* work) {
+    static_cast<PopulateWork*>(work)->run();
+    return nullptr;
+  }
+};
+
+// Brings every page in. The advice may fail unnoticed.
+Status populate(std::span<const std::span<std::byte>> segments) {
+  constexpr std::size_t part_bytes = 64 * MiB, threads_max = 8;
+  PopulateWork work;
+  for (const std::span<std::byte> segment : segments) {
+    madvise(segment.data(), segment.size(), MADV_HUGEPAGE);
+    madvise(segment.data(), segment.size(), MADV_DONTDUMP);  // a core file without the weights
+    madvise(segment.data(), segment.size(), MADV_DONTFORK);  // no copy-on-write under the DMA
+    for (std::size_t at = 0; at < segment.size(); at += part_bytes)
+      work.parts.push_back(segment.subspan(at, std::min(part_bytes, segment.size() - at)));
+  }
+  const std::size_t wanted = std::min<std::size_t>(
+      {std::max(1u, std::thread::hardware_concurrency()), threads_max, work.parts.size()});
+  std::vector<NamedThread> helpers;
+  while (helpers.size() + 1 < wanted) {
+    auto helper = NamedThread::start("mr-populate", PopulateWork::run_thread, &work);
+    if (!helper) break;  // fewer do it, too
+    helpers.push_back(*std::move(helper));
+  }
+  work.run();
+  for (NamedThread& helper : helpers) helper.join();
+  return work.failed;
 }
 
 // Why mlock failed, with the numbers; `needed` is all pinned memory.
@@ -202,13 +250,13 @@ Result<std::vector<PinnedBlock>> PinnedMemory::allocate(std::uint64_t count,
     const std::uint64_t here = std::min(left, plan.blocks_each);
     MILLRACE_ASSIGN(const std::span<std::byte> segment, map_segment(plan.segment_bytes(here)));
     added.segments_.push_back(segment);
-    MILLRACE_TRY(populate(segment));
     const auto buffer = static_cast<std::int32_t>(segments_.size() + added.segments_.size() - 1);
     for (std::uint64_t i = 0; i < here; ++i) {
       blocks.push_back({segment.data() + i * plan.block_bytes, plan.block_bytes, buffer});
     }
     left -= here;
   }
+  MILLRACE_TRY(populate(added.segments_));
   const auto first = static_cast<std::uint32_t>(segments_.size());
   segments_.insert(segments_.end(), added.segments_.begin(), added.segments_.end());
   states_.resize(segments_.size());
@@ -251,7 +299,7 @@ Status PinnedMemory::take_again(std::uint32_t segment) {
   const std::span<std::byte> memory = segments_[segment];
   if (mprotect(memory.data(), memory.size(), PROT_READ | PROT_WRITE) != 0)
     return refused(memory.size(), "mapping", errno);
-  if (const Status populated = populate(memory); !populated) {
+  if (const Status populated = populate({&memory, 1}); !populated) {
     madvise(memory.data(), memory.size(), MADV_DONTNEED);
     mprotect(memory.data(), memory.size(), PROT_NONE);
     return populated.error();

@@ -40,8 +40,8 @@ class PinnedMemory {
   ~PinnedMemory();
 
   // Carves `count` blocks of `bytes_each` (rounded up to 4096) into new segments; a block never
-  // spans two, and a block larger than a segment gets one of its own. Touches every page. Fails
-  // with `memory` when the system refuses.
+  // spans two, and a block larger than a segment gets one of its own. Touches every page, by
+  // several threads. Fails with `memory` when the system refuses.
   Result<std::vector<PinnedBlock>> allocate(
       std::uint64_t count, std::uint64_t bytes_each,
       std::uint64_t segment_bytes_max = limits::segment_bytes_max);

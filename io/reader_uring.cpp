@@ -82,6 +82,8 @@ class UringReader final : public Reader {
 
   ~UringReader() override {
     if (wake_read_posted_ || in_flight() > 0) drain();
+    // Else the system lets go of the pages some time after the process has ended.
+    if (registered_count_ > 0) io_uring_unregister_buffers(&ring_);
     if (ring_made_) io_uring_queue_exit(&ring_);
     if (event_fd_ >= 0) close(event_fd_);
   }

@@ -29,6 +29,7 @@ struct Figures {
   std::uint64_t hits, misses;
   std::uint64_t bytes_read;
   double bytes_per_token, read_rate;
+  double busy_share;  // of decode's wall time, with a read in flight
   FloorFigures floor;
 
   Figures(const Engine& engine, const GenerateResult& result)
@@ -45,6 +46,9 @@ struct Figures {
         read_rate(all.reads.busy_ns == 0
                       ? 0.0
                       : static_cast<double>(all.reads.bytes) / seconds(all.reads.busy_ns)),
+        busy_share(result.decode.seconds > 0
+                       ? seconds(result.decode.counters.reads.busy_ns) / result.decode.seconds
+                       : 0.0),
         floor(floor_figures(engine, result.decode,
                             profiled_rate(engine.drives(), engine.direct()))) {}
 };
@@ -110,6 +114,7 @@ Json io_json(const Engine& engine, const Figures& figures) {
   json.set("kernel_read_bytes", kernel_read_bytes());
   json.set("bytes_per_token", figures.bytes_per_token);
   json.set("read_bytes_per_second", figures.read_rate);
+  json.set("busy_share", figures.busy_share);
   json.set("retries", figures.all.reads.retries);
   json.set("piece_bytes", engine.reader().piece_bytes());
   json.set("depth", engine.reader().depth());

@@ -8,18 +8,22 @@ using testing::TempFolder;
 
 namespace {
 
-// The small model with a template whose prompt ends inside the reasoning: whatever it writes is
-// reasoning, since it knows no </think>.
-std::string thinking_model() {
-  std::string text =
-      "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' "
-      "}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n<think>\n' }}{% "
-      "endif "
-      "%}";
+// The small model with another template.
+std::string with_template(std::string text) {
   constexpr std::size_t bytes = 198;  // of the template in the file
   REQUIRE(text.size() + 4 <= bytes);
   text += "{#" + std::string(bytes - text.size() - 4, ' ') + "#}";
   return GgufEdit(read_file(small_model())).set_text("tokenizer.chat_template", text).bytes();
+}
+
+// One whose prompt ends inside the reasoning: whatever it writes is reasoning, since it knows no
+// </think>.
+std::string thinking_model() {
+  return with_template(
+      "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' "
+      "}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n<think>\n' }}{% "
+      "endif "
+      "%}");
 }
 
 Words chat(const std::string& model) {
@@ -68,4 +72,33 @@ TEST_CASE("run --chat: a message longer than the context is refused with 1") {
   CHECK(outcome.code == 1);
   CHECK(outcome.out.empty());
   CHECK(contains(outcome.err, "the context holds 4 (raise -c)"));
+}
+
+TEST_CASE("run --chat: a hostile template is refused by name and reason, not followed") {
+  struct Case {
+    const char* text;
+    const char* reason;
+  };
+  const Case cases[] = {
+      {"{% macro a(n) %}{% if n > 0 %}{{ a(n - 1) }}{{ a(n - 1) }}{% endif %}{% endmacro %}{{ "
+       "a(60) }}",
+       "does not end within"},
+      {"{% macro a(x) %}{{ a(x + 1) }}{% endmacro %}{{ a(0) }}", "nested"},
+      {"{% set n = namespace(s='a') %}{% for i in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}"
+       "{{ n.s }}",
+       "grows beyond"},
+      {"{{ 'a' * 1000000000000 }}", "grows beyond"},
+      {"{% for m in messages %}{{ m.content }}", "endfor is missing"},
+  };
+  for (const Case& hostile : cases) {
+    const TempFolder folder;
+    const std::string model = folder.write("hostile.gguf", with_template(hostile.text));
+    const Outcome outcome = run_program(chat(model));
+    CAPTURE(hostile.text, outcome.err);
+    CHECK(outcome.code == 3);
+    CHECK(outcome.out.empty());
+    CHECK(contains(outcome.err, "hostile.gguf"));
+    CHECK(contains(outcome.err, "template, line 1: "));
+    CHECK(contains(outcome.err, hostile.reason));
+  }
 }

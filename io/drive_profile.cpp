@@ -272,7 +272,10 @@ std::size_t best_cell(const std::vector<ReadRate>& grid, double tolerance,
   MILLRACE_CHECK(!grid.empty());
   std::uint64_t smallest = UINT64_MAX;
   for (const ReadRate& rate : grid) smallest = std::min(smallest, rate.piece_bytes);
-  const std::uint64_t largest = std::max(read_bytes, smallest);
+  // A read that is no multiple of a size is best judged by the next larger one: it goes in one
+  // piece.
+  const std::uint64_t next = read_bytes < UINT64_MAX / 2 ? 2 * read_bytes - 1 : UINT64_MAX;
+  const std::uint64_t largest = std::max(next, smallest);
   double fastest = 0;
   for (const ReadRate& rate : grid)
     if (rate.piece_bytes <= largest) fastest = std::max(fastest, rate.bytes_per_second);

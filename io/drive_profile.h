@@ -71,10 +71,10 @@ std::optional<DriveProfile> load_profile(const std::string& folder, const Drive&
 // measured, the middle of the repeats for the cell to use.
 double profile_rate(const DriveProfile& profile, std::uint64_t piece_bytes, std::uint32_t depth);
 
-// The cell to use for reads of `read_bytes`: pieces of at most that size (of the smallest measured,
-// if all are larger). Of those within `tolerance` of the fastest the one with the fewest bytes in
-// flight, counting at least 4 reads (urgent reads wait behind fewer others), pieces of 1 MiB and
-// more first (below, CPU time per GB grows). Index into `grid`; not empty.
+// The cell to use for reads of `read_bytes`: pieces of less than twice that size (of the smallest
+// measured, if all are larger). Of those within `tolerance` of the fastest the one with the fewest
+// bytes in flight, counting at least 4 reads (urgent reads wait behind fewer others), pieces of 1
+// MiB and more first (below, CPU time per GB grows). Index into `grid`; not empty.
 std::size_t best_cell(const std::vector<ReadRate>& grid, double tolerance,
                       std::uint64_t read_bytes = UINT64_MAX);
 

@@ -169,7 +169,8 @@ TEST_CASE("The best cell has the fewest bytes in flight among those close to the
   // Small pieces cost CPU: only where nothing larger is as fast.
   CHECK(best({cell(64 * KiB, 16, 3e9), cell(2 * MiB, 4, 2.95e9)}) == 1);
   CHECK(best({cell(64 * KiB, 16, 3e9), cell(2 * MiB, 4, 2e9)}) == 0);
-  // Pieces are no larger than what is read.
+  // A read goes in one piece if the size above it is as fast; sizes beyond that say nothing of it.
+  CHECK(best({cell(256 * KiB, 8, 1.9e9), cell(1 * MiB, 8, 2e9)}, 816 * KiB) == 1);
   CHECK(best({cell(1 * MiB, 16, 2e9), cell(8 * MiB, 4, 3e9)}, 3 * MiB) == 0);
   CHECK(best({cell(1 * MiB, 16, 2e9), cell(8 * MiB, 4, 3e9)}, 100 * KiB) == 0);
 }

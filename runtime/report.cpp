@@ -349,16 +349,23 @@ std::string memory_row(const Engine& engine) {
 }
 
 // What the plan promised beside what came true.
-std::string predicted_rows(const Prediction& expected, const GenerateResult& result) {
-  std::string text = row(
-      "predicted",
-      fmt::format("{:.2f} tokens/s ({:.2f} to {:.2f}), {:.0f} % hits; the {} binds; achieved: "
-                  "{:.2f} times that",
-                  expected.middle, expected.low, expected.high, 100 * expected.hits.middle,
-                  binds_name(expected.binds), result.decode.tokens_per_second() / expected.middle));
+std::string expected_speed(const Prediction& expected) {
+  return fmt::format("{:.2f} tokens/s ({:.2f} to {:.2f}), {:.0f} % hits; the {} binds",
+                     expected.middle, expected.low, expected.high, 100 * expected.hits.middle,
+                     binds_name(expected.binds));
+}
+
+std::string expectation_reason(const Prediction& expected) {
   std::string reason = "hits by " + expected.hits_from;
   if (!expected.size_reason.empty()) reason += "; cache: " + expected.size_reason;
-  return text + row("", reason);
+  return reason;
+}
+
+std::string predicted_rows(const Prediction& expected, const GenerateResult& result) {
+  const double achieved = result.decode.tokens_per_second() / expected.middle;
+  return row("predicted",
+             expected_speed(expected) + fmt::format("; achieved: {:.2f} times that", achieved)) +
+         row("", expectation_reason(expected));
 }
 
 // What is to be known about the model; what the system refused, and what was done instead.
@@ -375,6 +382,16 @@ std::string note_rows(const Engine& engine) {
 }
 
 }  // namespace
+
+std::string plan_table(const Engine& engine) {
+  const Plan& plan = engine.plan();
+  std::string text =
+      row("plan", fmt::format("{} of {} that are there: {}", format_bytes(plan.total_bytes()),
+                              format_bytes(plan.available_bytes), plan.describe()));
+  if (!engine.prediction()) return text;
+  return text + row("to expect", expected_speed(*engine.prediction())) +
+         row("", expectation_reason(*engine.prediction()));
+}
 
 namespace {
 

@@ -10,6 +10,8 @@
 
 namespace millrace {
 
+// What is planned, before anything is loaded: the memory, and the speed to expect with its reason.
+std::string plan_table(const Engine& engine);
 Json report_json(const Engine& engine, const GenerateResult& result);
 std::string report_table(const Engine& engine, const GenerateResult& result);
 // Of several sequences in step. The keys of one run with `text`, `seed` and `state_hash` null, and

@@ -14,6 +14,7 @@
 #include "runtime/base/log.h"
 #include "runtime/embedded_model.h"
 #include "runtime/mirror.h"
+#include "runtime/report.h"
 #include "tools/user_folders.h"
 
 namespace millrace::tools {
@@ -253,7 +254,16 @@ Result<std::unique_ptr<RunningEngine>> start_engine(const EngineFlags& flags,
   read.insert(read.end(), inputs.begin(), inputs.end());
   MILLRACE_TRY(check_outputs(outputs, read));
   auto running = std::make_unique<RunningEngine>(!flags.quiet && stderr_is_terminal());
-  MILLRACE_ASSIGN(running->engine, Engine::create(config, running->progress, cancel_flag(), check));
+  // Before the time that loading takes, where that is long or a preset was asked for.
+  const auto check_and_show = [&](const Engine& engine, const Checkpoint& checkpoint) -> Status {
+    if (check != nullptr) MILLRACE_TRY((*check)(engine, checkpoint));
+    if (!flags.quiet && (engine.prediction() || flags.preset != "auto"))
+      std::fputs(plan_table(engine).c_str(), stderr);
+    return {};
+  };
+  const ModelCheck planned(check_and_show);
+  MILLRACE_ASSIGN(running->engine,
+                  Engine::create(config, running->progress, cancel_flag(), &planned));
   return running;
 }
 

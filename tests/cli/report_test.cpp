@@ -53,6 +53,7 @@ constexpr Key keys[] = {
     {"io.bytes_read", Kind::count},
     {"io.bytes_per_token", Kind::number},
     {"io.read_bytes_per_second", Kind::number},
+    {"io.busy_share", Kind::number},
     {"io.floor_bytes_per_second", Kind::number_or_null},
     {"io.floor_share", Kind::number_or_null},
     {"memory.plan_bytes", Kind::count},
@@ -253,4 +254,16 @@ TEST_CASE("With --json, a run that is refused is one object too, with the messag
   CHECK(object.as_object()->size() == 2);
   CHECK(text_at(object, "finish_reason") == "error");
   CHECK(contains(outcome.err, text_at(object, "error")));
+}
+
+TEST_CASE("A preset says what it plans before the run, unless -q; auto does for large models") {
+  const Words flags = {"run", "-p", "Once", "-n", "2", "--preset", "tiny"};
+  const Outcome shown = run_program(flags);
+  CAPTURE(shown.err);
+  CHECK(shown.code == 0);
+  CHECK(contains(shown.err, "  plan "));
+  CHECK(contains(shown.err, "expert cache"));
+  CHECK(shown.err.find("  plan ") < shown.err.find("  load "));
+  CHECK(run_program(flags + Words{"-q"}).err.empty());
+  CHECK_FALSE(contains(run_program({"run", "-p", "Once", "-n", "2"}).err, "  plan "));
 }

@@ -148,19 +148,33 @@ Status Engine::note_routing() {
 // needs some itself. Under the preset `auto` what comes out decides on the size of the cache.
 Status Engine::predict_speed(const PlanInput& input) {
   if (plan_.measuring_bytes == 0) return {};
-  MILLRACE_ASSIGN(const ComputeSpeed speed,
+  MILLRACE_ASSIGN(compute_speed_,
                   measure_compute(*kernels_, expert_type(spec_), trunk_type(spec_), plan_.threads));
+  const auto pace = load_pace(pace_key());
+  const ComputeSpeed speed = paced(*compute_speed_, pace);
   const auto routing = load_routing(config_.profile_folder, routing_key_, spec_);
   const DriveRange drive = drive_range(drives_, RunFloor::buffer_bytes(layout_));
   MILLRACE_ASSIGN(PlannedRun run, choose_cache(input, std::move(plan_), {speed, drive, routing}));
   plan_ = std::move(run.plan);
   prediction_ = std::move(run.prediction);
+  if (pace) prediction_->pace = *pace;
   log_info(fmt::format(
       "predicted: {:.2f} to {:.2f} tokens/s ({:.0f} to {:.0f} % hits, by {}; the "
       "{} binds)",
       prediction_->low, prediction_->high, 100 * prediction_->hits.low,
       100 * prediction_->hits.high, prediction_->hits_from, binds_name(prediction_->binds)));
   return {};
+}
+
+PaceKey Engine::pace_key() const noexcept {
+  const std::string& folder = config_.profile_folder;
+  return {routing_key_.empty() ? std::string_view() : folder, routing_key_, kernels_->name,
+          plan_.threads};
+}
+
+Status Engine::keep_pace(double compute_seconds) const {
+  if (!compute_speed_) return {};
+  return save_pace(pace_key(), token_times(spec_, *compute_speed_), compute_seconds);
 }
 
 Status Engine::start_reading() {

@@ -21,6 +21,7 @@
 #include "prefetch/prefetcher.h"
 #include "runtime/base/activity.h"
 #include "runtime/config.h"
+#include "runtime/estimate/known_pace.h"
 #include "runtime/estimate/predict.h"
 #include "runtime/floor/run_floor.h"
 #include "runtime/graph/arena.h"
@@ -110,6 +111,9 @@ class Engine {
   // Under which the model's routing is kept between runs (estimate/known_routing); empty: it is
   // not.
   const std::string& routing_key() const noexcept { return routing_key_; }
+  // Keeps what computing a decoded token of this run took, for later predictions. Nothing is done
+  // where none is made. `io` error.
+  Status keep_pace(double compute_seconds) const;
   // Tokens per second to expect, where much is streamed; nothing elsewhere.
   const std::optional<Prediction>& prediction() const noexcept { return prediction_; }
   // Where the floor of this run is measured; null where little is streamed.
@@ -132,6 +136,7 @@ class Engine {
   Status make_memory();
   Status predict_speed(const PlanInput& input);
   Status note_routing();
+  PaceKey pace_key() const noexcept;
   Status start_reading();
   Status load_trunk();
   Status build_pipeline();
@@ -157,6 +162,7 @@ class Engine {
   std::uint64_t pool_head_bytes_ = 0;       // of a packed pool
   std::vector<RunDrive> drives_;
   SlotLayout layout_;
+  std::optional<ComputeSpeed> compute_speed_;  // as measured before the run
   std::optional<Prediction> prediction_;
   std::string routing_key_;
   std::vector<SliceDigests> digests_;  // of a packed pool, by SlotLayout::index; empty: none

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/log.h"
 #include "runtime/counters.h"
 #include "runtime/routing_recorder.h"
 #include "runtime/sequence_run.h"
@@ -44,6 +45,7 @@ class Generation {
   GenerateResult run() {
     Status status = run_phases();
     if (status) status = engine_.check_files();
+    if (status) keep_pace();
     const Status traced = trace_->finish();
     if (status) status = traced;
     GenerateResult result = run_.finish(std::move(status));
@@ -96,6 +98,14 @@ class Generation {
     const EngineCounters before = engine_.counters();
     floor->measure();
     measuring_.push_back(engine_.counters() - before);
+  }
+
+  // What decoding taught about computing; a run whose lesson is lost has still done its work.
+  void keep_pace() {
+    if (decode_.tokens < pace_tokens_min) return;
+    const auto compute_ns = static_cast<double>(decode_.counters.times.compute_ns);
+    const Status kept = engine_.keep_pace(compute_ns * 1e-9 / static_cast<double>(decode_.tokens));
+    if (!kept) log_info("the pace is not kept for later plans: " + kept.error().what);
   }
 
   Status step() {

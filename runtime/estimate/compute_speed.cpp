@@ -1,14 +1,16 @@
 #include "runtime/estimate/compute_speed.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
 #include <vector>
 
+#include "io/pinned_memory.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/units.h"
-#include "runtime/floor/read_memory.h"
 #include "runtime/graph/arena.h"
 #include "runtime/machine.h"
 
@@ -16,10 +18,18 @@ namespace millrace {
 
 namespace {
 
-// Beyond the caches of servers, and no large part of little memory.
-constexpr std::uint64_t weights_bytes_max = 256 * MiB, weights_bytes_min = 64 * MiB;
+constexpr std::uint64_t part_bytes = 64 * MiB;
 constexpr std::size_t columns = 2048;
 constexpr std::uint64_t measure_ns = 80'000'000;
+
+// Twice the caches, but no large part of little memory.
+std::uint64_t weights_bytes() {
+  const long caches = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  const std::uint64_t wanted =
+      std::clamp(2 * static_cast<std::uint64_t>(std::max(0L, caches)), 256 * MiB, 1 * GiB);
+  return std::max(part_bytes,
+                  round_down(std::min(wanted, read_machine().memory_available / 8), part_bytes));
+}
 
 // One token's activations in all forms.
 struct Activations {
@@ -78,40 +88,41 @@ std::vector<double> pass_rates(Pass pass) {
 
 Result<ComputeSpeed> measure_compute(const KernelTable& kernels, DType expert_type,
                                      DType trunk_type, unsigned threads) {
-  const std::uint64_t weights_bytes =
-      std::clamp(round_down(read_machine().memory_available / 8, weights_bytes_min),
-                 weights_bytes_min, weights_bytes_max);
-  MILLRACE_ASSIGN(const ReadMemory memory, ReadMemory::create(weights_bytes, Pages::huge));
+  PinnedMemory memory;
+  MILLRACE_ASSIGN(const std::vector<PinnedBlock> parts,
+                  memory.allocate(weights_bytes() / part_bytes, part_bytes));
   MILLRACE_ASSIGN(const auto arena, ComputeArena::create(threads));
-  std::byte* const data = memory.bytes().data();
-  std::memset(data, 0x38, weights_bytes);  // ordinary numbers in every type
+  for (const PinnedBlock& part : parts)
+    std::memset(part.data, 0x38, part_bytes);  // ordinary numbers in every type
   const Activations activations(kernels);
   ComputeSpeed speed;
   speed.threads = threads;
   std::atomic<std::uint64_t> sink = 0;
   const auto rate_of = [&](DType type) {
     const std::size_t row_bytes = dtype_row_bytes(type, columns);
-    const std::size_t rows = weights_bytes / row_bytes;
+    const std::size_t rows = part_bytes / row_bytes;
     std::vector<float> y(rows);
     const std::vector<double> rates = pass_rates([&] {
-      arena->run([&] {
-        arena->for_ranges(rows, 64, [&](std::size_t begin, std::size_t end, unsigned) {
-          const WeightRows part{data + begin * row_bytes, row_bytes, end - begin, columns};
-          multiply(kernels, activations, type, part, y.data() + begin);
+      for (const PinnedBlock& part : parts)
+        arena->run([&] {
+          arena->for_ranges(rows, 64, [&](std::size_t begin, std::size_t end, unsigned) {
+            const WeightRows some{part.data + begin * row_bytes, row_bytes, end - begin, columns};
+            multiply(kernels, activations, type, some, y.data() + begin);
+          });
         });
-      });
-      return rows * row_bytes;
+      return parts.size() * rows * row_bytes;
     });
     return rates[rates.size() / 2];  // what a run will see, others on the machine included
   };
   const std::vector<double> reading = pass_rates([&] {
-    constexpr std::size_t part = 256 * KiB;
-    arena->run([&] {
-      arena->for_ranges(weights_bytes / part, 1, [&](std::size_t begin, std::size_t end, unsigned) {
-        sink += kernels.read_all(data + begin * part, (end - begin) * part);
+    constexpr std::size_t step = 256 * KiB;
+    for (const PinnedBlock& part : parts)
+      arena->run([&] {
+        arena->for_ranges(part_bytes / step, 1, [&](std::size_t begin, std::size_t end, unsigned) {
+          sink += kernels.read_all(part.data + begin * step, (end - begin) * step);
+        });
       });
-    });
-    return weights_bytes;
+    return parts.size() * part_bytes;
   });
   speed.memory_bytes_per_second = reading.back();  // a limit: its best
   speed.expert_bytes_per_second = rate_of(expert_type);

@@ -16,9 +16,9 @@ struct ComputeSpeed {
   unsigned threads = 0;
 };
 
-// Takes about half a second and 64 to 256 MiB of memory, which it gives back; `threads` compute
-// threads. A type that has no product with quantized activations is measured with float ones.
-// `memory` errors.
+// Takes about half a second and 64 MiB to 1 GiB of memory (an eighth of what is there at most),
+// which it gives back; `threads` compute threads. A type that has no product with quantized
+// activations is measured with float ones. `memory` errors.
 Result<ComputeSpeed> measure_compute(const KernelTable& kernels, DType expert_type,
                                      DType trunk_type, unsigned threads);
 

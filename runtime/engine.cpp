@@ -148,8 +148,13 @@ Status Engine::note_routing() {
 // needs some itself. Under the preset `auto` what comes out decides on the size of the cache.
 Status Engine::predict_speed(const PlanInput& input) {
   if (plan_.measuring_bytes == 0) return {};
-  MILLRACE_ASSIGN(compute_speed_,
-                  measure_compute(*kernels_, expert_type(spec_), trunk_type(spec_), plan_.threads));
+  const auto measured =
+      measure_compute(*kernels_, expert_type(spec_), trunk_type(spec_), plan_.threads);
+  if (!measured) {  // no room for it; the run itself has its plan
+    log_info("no prediction: " + measured.error().what);
+    return {};
+  }
+  compute_speed_ = *measured;
   const auto pace = load_pace(pace_key());
   const ComputeSpeed speed = paced(*compute_speed_, pace);
   const auto routing = load_routing(config_.profile_folder, routing_key_, spec_);

@@ -83,6 +83,16 @@ Machine read_machine(const std::string& root) {
   return machine;
 }
 
+Status require_memory(std::string_view what, std::uint64_t bytes) {
+  constexpr std::uint64_t program_bytes = 12 * MiB;
+  const Machine machine = read_machine();
+  if (bytes + program_bytes <= machine.memory_available) return {};
+  return Error{ErrorCode::memory,
+               fmt::format("{} takes {}, {} are there ({}): give it more memory", what,
+                           format_bytes(bytes + program_bytes),
+                           format_bytes(machine.memory_available), machine.memory_source)};
+}
+
 std::uint64_t peak_rss_bytes() noexcept {
   // Not getrusage: its maximum survives exec and may be that of the program that started us.
   const std::uint64_t peak = own_number("/proc/self/status", "VmHWM:");

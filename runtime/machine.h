@@ -3,6 +3,9 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+
+#include "runtime/base/result.h"
 
 namespace millrace {
 
@@ -17,6 +20,11 @@ struct Machine {
 
 // Reads /proc and /sys under `root` (empty: the real ones; tests give a folder).
 Machine read_machine(const std::string& root = "");
+
+// `memory` error that names what was to be done and both numbers, if `bytes` and some room for the
+// program itself are not there. For what takes memory outside of a plan: a limit that is met ends
+// the process without a word.
+Status require_memory(std::string_view what, std::uint64_t bytes);
 
 // Peak resident set of this process so far, in bytes.
 std::uint64_t peak_rss_bytes() noexcept;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/units.h"
 #include "runtime/graph/arena.h"
+#include "runtime/kernel_study/weight_sample.h"
 #include "runtime/machine.h"
 
 namespace millrace {
@@ -31,43 +31,6 @@ std::uint64_t weights_bytes() {
                   round_down(std::min(wanted, read_machine().memory_available / 8), part_bytes));
 }
 
-// One token's activations in all forms.
-struct Activations {
-  std::vector<float> x = std::vector<float>(columns);
-  std::vector<std::int8_t> q = std::vector<std::int8_t>(q8_stride(columns));
-  std::vector<float> scale = std::vector<float>(q8_stride(columns) / 32);
-  std::vector<std::int32_t> sum = std::vector<std::int32_t>(q8_stride(columns) / 32);
-  std::vector<std::int8_t> super_q = std::vector<std::int8_t>(q8_super_stride(columns));
-  std::vector<float> super_scale = std::vector<float>(q8_super_stride(columns) / 256);
-  std::vector<std::int16_t> super_sum = std::vector<std::int16_t>(q8_super_stride(columns) / 16);
-
-  explicit Activations(const KernelTable& kernels) {
-    for (std::size_t i = 0; i < columns; ++i)
-      x[i] = static_cast<float>(static_cast<int>(i * 7919 % 2001) - 1000) / 250.0f;
-    MILLRACE_CHECK(kernels.quantize_q8(x.data(), columns, q.data(), scale.data(), sum.data()));
-    MILLRACE_CHECK(kernels.quantize_q8_super(x.data(), columns, super_q.data(), super_scale.data(),
-                                             super_sum.data()));
-  }
-};
-
-void multiply(const KernelTable& kernels, const Activations& in, DType type,
-              const WeightRows& weights, float* y) {
-  const auto index = static_cast<std::size_t>(type);
-  if (const auto product = kernels.matmul_q8[index]; product != nullptr) {
-    product(
-        weights,
-        {in.q.data(), in.scale.data(), in.sum.data(), q8_stride(columns), q8_stride(columns) / 32},
-        1, y, weights.rows);
-  } else if (const auto super = kernels.matmul_q8_super[index]; super != nullptr) {
-    super(weights,
-          {in.super_q.data(), in.super_scale.data(), in.super_sum.data(), q8_super_stride(columns),
-           q8_super_stride(columns) / 256},
-          1, y, weights.rows);
-  } else if (const auto plain = kernels.matmul_f32[index]; plain != nullptr) {
-    plain(weights, {in.x.data(), columns}, 1, y, weights.rows);
-  }
-}
-
 // Rates of passes over the memory, ascending, in bytes per second; `pass` gives the bytes that it
 // took.
 template <class Pass>
@@ -84,33 +47,42 @@ std::vector<double> pass_rates(Pass pass) {
   return rates;
 }
 
+// The rows shared among the threads.
+void multiply(ComputeArena& arena, const KernelTable& kernels, const ActivationSample& activations,
+              DType type, const WeightRows& weights) {
+  constexpr std::size_t unit = 128;  // rows of a tile that has a scale
+  std::vector<float> y(weights.rows);
+  arena.run([&] {
+    arena.for_ranges(weights.rows, unit, [&](std::size_t begin, std::size_t end, unsigned) {
+      WeightRows some = weights;
+      some.data += begin * weights.row_bytes;
+      some.rows = end - begin;
+      if (is_scaled(type)) some.scales += begin / scale_tile(type).rows * weights.scale_row_bytes;
+      activations.multiply(kernels, type, false, some, 1, y.data() + begin);
+    });
+  });
+}
+
 }  // namespace
 
 Result<ComputeSpeed> measure_compute(const KernelTable& kernels, DType expert_type,
                                      DType trunk_type, unsigned threads) {
+  MILLRACE_TRY(require_memory("measuring the kernels", weights_bytes()));
   PinnedMemory memory;
   MILLRACE_ASSIGN(const std::vector<PinnedBlock> parts,
                   memory.allocate(weights_bytes() / part_bytes, part_bytes));
   MILLRACE_ASSIGN(const auto arena, ComputeArena::create(threads));
-  for (const PinnedBlock& part : parts)
-    std::memset(part.data, 0x38, part_bytes);  // ordinary numbers in every type
-  const Activations activations(kernels);
+  const ActivationSample activations(kernels, columns, 1);
   ComputeSpeed speed;
   speed.threads = threads;
   std::atomic<std::uint64_t> sink = 0;
   const auto rate_of = [&](DType type) {
-    const std::size_t row_bytes = dtype_row_bytes(type, columns);
-    const std::size_t rows = part_bytes / row_bytes;
-    std::vector<float> y(rows);
+    const WeightSample sample(type, columns, part_bytes);
+    for (const PinnedBlock& part : parts) sample.fill(part.data, 1);
     const std::vector<double> rates = pass_rates([&] {
       for (const PinnedBlock& part : parts)
-        arena->run([&] {
-          arena->for_ranges(rows, 64, [&](std::size_t begin, std::size_t end, unsigned) {
-            const WeightRows some{part.data + begin * row_bytes, row_bytes, end - begin, columns};
-            multiply(kernels, activations, type, some, y.data() + begin);
-          });
-        });
-      return parts.size() * rows * row_bytes;
+        multiply(*arena, kernels, activations, type, sample.view(part.data));
+      return parts.size() * sample.bytes();
     });
     return rates[rates.size() / 2];  // what a run will see, others on the machine included
   };

@@ -182,6 +182,7 @@ Status Measurement::make_memory() {
   if (pieces_.empty()) pieces_.push_back(std::min(whole, 64 * MiB));
   const std::uint64_t available = read_machine().memory_available;
   const std::uint64_t room = std::clamp(available / 16, pieces_.back(), memory_bytes_max);
+  MILLRACE_TRY(require_memory("measuring the drive", 2 * room));
   MILLRACE_ASSIGN(ReadMemory huge, ReadMemory::create(room, Pages::huge));
   MILLRACE_ASSIGN(ReadMemory small, ReadMemory::create(room, Pages::small));
   if (huge.huge_bytes() < room / 10 * 9 && room >= 32 * MiB)

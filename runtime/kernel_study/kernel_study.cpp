@@ -127,6 +127,7 @@ class TeamStudy {
     for (const DType type : types)
       for (const Residency residency : {Residency::l2, Residency::memory})
         bytes = std::max(bytes, sample_of(type, residency).bytes());
+    MILLRACE_TRY(require_memory("measuring the kernels (--size)", team_.threads() * bytes));
     MILLRACE_ASSIGN(blocks_, memory_.allocate(team_.threads(), bytes));
     const PinnedMemoryStats stats = memory_.stats();
     study_.huge_bytes = std::max(study_.huge_bytes, stats.huge_bytes);

@@ -200,3 +200,22 @@ TEST_CASE("A cache or a trunk that is too small is refused with 4 and the smalle
   CHECK(run_program(with + Words{small.flags[0], std::to_string(std::stoull(bytes) - 1)}).code ==
         4);
 }
+
+TEST_CASE("A memory limit below what a measurement takes is refused, not met") {
+  const LimitedGroup group(24 << 20);
+  if (group.path().empty()) {
+    WARN("skipped: no cgroup with a memory limit can be made here");
+    return;
+  }
+  const TempFolder folder;
+  const Words commands[] = {{"estimate", "olmoe-1b-7b"},
+                            {"kernels", "--type", "Q4_K", "-t", "1"},
+                            {"floor", folder.path(""), "--size", "64M", "--seconds", "1"}};
+  for (const Words& words : commands) {
+    const Outcome outcome = run_program(words, {.before_exec = [&] { return group.join(); }});
+    CAPTURE(words, outcome.err, outcome.signal);
+    CHECK(outcome.code == 4);
+    CHECK(contains(outcome.err, "measuring the"));
+    CHECK(contains(outcome.err, "cgroup limit of 24.0 MiB"));
+  }
+}

@@ -76,15 +76,18 @@ def run(options, flags):
 
 
 def read_thread_times(pid):
-    """User and system seconds so far of the thread that owns the ring, None if it is not there."""
+    """Seconds so far of the thread that owns the ring: all, and how much of it was user time.
+
+    The kernel counts all of it exactly, but the two kinds by ticks. None if it is not there."""
     for task in pathlib.Path(f"/proc/{pid}/task").glob("*/stat"):
         try:
             name, rest = task.read_text().rsplit(")", 1)
         except OSError:
             continue
         if name.endswith("(mr-reads"):
-            fields = rest.split()
-            return tuple(int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in fields[11:13])
+            user, system = (int(ticks) for ticks in rest.split()[11:13])
+            exact = 1e-9 * int((task.parent / "schedstat").read_text().split()[0])
+            return exact, exact * user / max(1, user + system)
     return None
 
 
@@ -110,8 +113,8 @@ def figures(report, usage, owner):
         "read_once": io["bytes_read"] / (model["pool_bytes"] + model["trunk_bytes"]),
         "user_ms_per_gb": 1e3 * usage.ru_utime / gigabytes,
         "system_ms_per_gb": 1e3 * usage.ru_stime / gigabytes,
-        "owner_user_share": owner[0] / run_seconds(report),
-        "owner_ms_per_gb": 1e3 * (owner[0] + owner[1]) / gigabytes,
+        "owner_user_share": owner[1] / run_seconds(report),
+        "owner_ms_per_gb": 1e3 * owner[0] / gigabytes,
         "memory": report["memory"]["peak_rss_bytes"] / report["memory"]["plan_bytes"],
         "load_seconds": report["load"]["seconds"],
         "state_hash": report["state_hash"],

@@ -26,6 +26,7 @@ Status LayerTensors::vectors(VectorRole role, std::string_view base, std::string
   if (presence == Presence::never) return {};
   MILLRACE_ASSIGN(const auto extent, finder_.vectors(name(base, suffix), count, parts,
                                                      presence == Presence::required));
+  if (presence == Presence::optional) optional_.tell(role, name(base, suffix), extent.has_value());
   set(role, extent);
   return {};
 }
@@ -88,6 +89,8 @@ Status LayerTensors::fused_qkv(std::uint64_t q_rows, std::uint64_t k_rows, std::
   if (family_.qkv_bias == Presence::never) return {};
   MILLRACE_ASSIGN(auto bias, finder_.vector(name("attn_qkv", ".bias"), q_rows + k_rows + v_rows,
                                             family_.qkv_bias == Presence::required));
+  if (family_.qkv_bias == Presence::optional)
+    optional_.tell(VectorRole::attn_q_bias, name("attn_qkv", ".bias"), bias.has_value());
   if (!bias) return {};
   const std::uint64_t element = bias->row_bytes / bias->columns;
   const auto bias_part = [&](VectorRole role, std::uint64_t first, std::uint64_t count) {

@@ -88,14 +88,20 @@ Status LayerTensors::expert_biases() {
 
 // Files of any family may have them (NVFP4 does).
 Status LayerTensors::expert_scales() {
-  const auto scales = [&](VectorRole role, const char* base) {
-    return vector(role, base, ".scale", h_.experts, Presence::optional);
-  };
-  MILLRACE_TRY(scales(VectorRole::expert_down_scale, "ffn_down_exps"));
+  MILLRACE_TRY(expert_scale(VectorRole::expert_down_scale, "ffn_down_exps"));
   if (finder_.find(name("ffn_gate_up_exps", ".weight")) != nullptr)
-    return scales(VectorRole::expert_gate_up_scale, "ffn_gate_up_exps");
-  MILLRACE_TRY(scales(VectorRole::expert_gate_scale, "ffn_gate_exps"));
-  return scales(VectorRole::expert_up_scale, "ffn_up_exps");
+    return expert_scale(VectorRole::expert_gate_up_scale, "ffn_gate_up_exps");
+  MILLRACE_TRY(expert_scale(VectorRole::expert_gate_scale, "ffn_gate_exps"));
+  return expert_scale(VectorRole::expert_up_scale, "ffn_up_exps");
+}
+
+Status LayerTensors::expert_scale(VectorRole role, const char* base) {
+  const std::string scale = name(base, ".scale");
+  MILLRACE_ASSIGN(const auto extent, finder_.vector(scale, h_.experts, false));
+  set(role, extent);
+  if (const TensorInfo* weights = finder_.find(name(base, ".weight")))
+    optional_.tell_factor(role, weights->type, scale, extent.has_value());
+  return {};
 }
 
 // Merged (gate, up, down), fused (gate_up, down) or one tensor per expert (files before April

@@ -13,6 +13,7 @@
 #include "model/expert_extents.h"
 #include "model/hparams.h"
 #include "model/model_spec.h"
+#include "model/optional_tensors.h"
 #include "model/tensor_finder.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/result.h"
@@ -22,9 +23,14 @@ namespace millrace {
 class LayerTensors {
  public:
   // All borrowed.
-  LayerTensors(TensorFinder& finder, const Hparams& hparams, const FamilySpec& family,
-               LayerIndex layer, LayerSpec& spec)
-      : finder_(finder), h_(hparams), family_(family), layer_(layer), spec_(spec) {}
+  LayerTensors(TensorFinder& finder, OptionalTensors& optional, const Hparams& hparams,
+               const FamilySpec& family, LayerIndex layer, LayerSpec& spec)
+      : finder_(finder),
+        optional_(optional),
+        h_(hparams),
+        family_(family),
+        layer_(layer),
+        spec_(spec) {}
 
   Status attention();
   // Dense FFN, or router, shared expert and routed experts; `experts` stays empty for dense layers.
@@ -70,11 +76,13 @@ class LayerTensors {
   Status shared_expert();
   Status expert_biases();
   Status expert_scales();
+  Status expert_scale(VectorRole role, const char* base);
   Result<std::vector<ExpertExtent>> routed_experts();
   Status split_gate_up(ExpertExtent& expert);
   Result<std::vector<ExpertExtent>> separate_experts();
 
   TensorFinder& finder_;
+  OptionalTensors& optional_;
   const Hparams& h_;
   const FamilySpec& family_;
   LayerIndex layer_;

@@ -95,6 +95,12 @@ void check_refused(const std::string& name, const Edit& edit, ErrorCode code,
   for (const std::string& part : said) CHECK_THAT(spec.error().what, Catch::Contains(part));
 }
 
+Edit without_tensors(const std::function<bool(const std::string&)>& taken) {
+  return [=](Checkpoint::Parts& parts) {
+    std::erase_if(parts.tensors, [&](const TensorInfo& tensor) { return taken(tensor.name); });
+  };
+}
+
 // Tensors are taken out and added: the notes about it would fill the screen.
 class QuietLog {
  public:
@@ -143,9 +149,7 @@ TEST_CASE("families: a tensor that is missing is named, whatever the family") {
     for (const TensorInfo& tensor : parts_of(model).tensors) {
       const std::string name = tensor.name;
       if (may_be_missing(family, name)) continue;
-      const Edit take = [&](Checkpoint::Parts& parts) {
-        std::erase_if(parts.tensors, [&](const TensorInfo& other) { return other.name == name; });
-      };
+      const Edit take = without_tensors([&](const std::string& other) { return other == name; });
       // Without the tensor that tells a form of the file, the other form's tensor is missed.
       check_refused(model, take, ErrorCode::format,
                     {"tensor " + other_form(family, name), "missing"});
@@ -153,13 +157,67 @@ TEST_CASE("families: a tensor that is missing is named, whatever the family") {
   }
 }
 
+TEST_CASE("families: what only some files have may be missing as a whole, and nothing less") {
+  const QuietLog quiet;
+  struct Group {
+    const char* model;
+    std::vector<std::string> parts;
+    VectorRole role;
+  };
+  for (const Group& group :
+       {Group{"made llama", {"attn_q.bias", "attn_k.bias", "attn_v.bias"}, VectorRole::attn_q_bias},
+        Group{"made llama", {"attn_output.bias"}, VectorRole::attn_output_bias},
+        Group{"made glm4moe", {"attn_q_norm", "attn_k_norm"}, VectorRole::attn_q_norm},
+        Group{"deepseek3-mla-q8_0", {"exp_probs_b"}, VectorRole::selection_bias}}) {
+    INFO(group.model << " " << group.parts.front());
+    const auto in = [&](const std::string& name, const std::string& part) {
+      return name.find("." + part) != std::string::npos;
+    };
+    const auto all = read(group.model, without_tensors([&](const std::string& name) {
+                            for (const std::string& part : group.parts)
+                              if (in(name, part)) return true;
+                            return false;
+                          }));
+    REQUIRE(all.has_value());
+    CHECK_FALSE(all->layers.back().vector(group.role).has_value());
+    CHECK(read(group.model)->layers.back().vector(group.role).has_value());
+    if (group.parts.size() == 1) continue;
+    // One of those that belong together, in all layers.
+    for (const std::string& part : group.parts)
+      check_refused(group.model,
+                    without_tensors([&](const std::string& name) { return in(name, part); }),
+                    ErrorCode::format, {"tensor blk.0." + part, "missing, but blk.0."});
+  }
+}
+
+TEST_CASE("families: without output.weight the embedding is the head and told, or it is refused") {
+  const QuietLog quiet;
+  const Edit no_head = without_tensors([](const auto& name) { return name == "output.weight"; });
+  const std::vector<std::string> untied = {"gpt-oss", "glm4moe", "minimax-m2", "deepseek4"};
+  for (const std::string& model : model_names()) {
+    INFO(model);
+    const std::string family = family_of(model).architecture;
+    if (std::count(untied.begin(), untied.end(), family) > 0) {
+      check_refused(model, no_head, ErrorCode::format,
+                    {"m.gguf: tensor output.weight: missing", family});
+      continue;
+    }
+    const auto tied = read(model, no_head);
+    REQUIRE(tied.has_value());
+    CHECK(tied->tied_head);
+    const auto notes = tied->notes();
+    CHECK(std::count(notes.begin(), notes.end(),
+                     "there is no output.weight: the embedding is the head (tied)") == 1);
+  }
+}
+
 TEST_CASE("families: a tensor that lies the other way round is refused with its shape") {
   const QuietLog quiet;
   for (const std::string& model : model_names()) {
-    const FamilySpec& family = family_of(model);
     for (const TensorInfo& tensor : parts_of(model).tensors) {
       if (tensor.ne[1] == 1 || tensor.ne[0] == tensor.ne[1]) continue;
-      if (may_be_missing(family, tensor.name) || tensor.name == "token_embd.weight") continue;
+      // Of tables, a wrong number of rows is told in other words.
+      if (tensor.name == "output.weight" || tensor.name == "token_embd.weight") continue;
       const std::string name = tensor.name;
       check_refused(model,
                     [&](Checkpoint::Parts& parts) {

@@ -52,6 +52,7 @@ Status LayerTensors::gqa() {
   if (finder_.find(name("attn_qkv", ".weight")) != nullptr) {
     MILLRACE_TRY(fused_qkv(q_rows, k_rows, v_rows));
   } else {
+    if (!has("attn_q") && !has("attn_k") && !has("attn_v")) return neither("attn_q", "attn_qkv");
     MILLRACE_TRY(matrix(MatrixRole::attn_q, "attn_q", h_.width, q_rows));
     MILLRACE_TRY(matrix(MatrixRole::attn_k, "attn_k", h_.width, k_rows));
     MILLRACE_TRY(matrix(MatrixRole::attn_v, "attn_v", h_.width, v_rows));
@@ -109,6 +110,7 @@ Status LayerTensors::fused_qkv(std::uint64_t q_rows, std::uint64_t k_rows, std::
 Status LayerTensors::mla() {
   const std::uint64_t q_rows = std::uint64_t{h_.heads[layer_]} * h_.head_dim;
   // Whether queries have a latent is decided by the tensor: some files without it have the key.
+  if (h_.q_latent > 0 && !has("attn_q") && !has("attn_q_a")) return neither("attn_q_a", "attn_q");
   if (h_.q_latent == 0 || finder_.find(name("attn_q", ".weight")) != nullptr) {
     MILLRACE_TRY(matrix(MatrixRole::attn_q, "attn_q", h_.width, q_rows));
   } else {
@@ -127,7 +129,8 @@ Status LayerTensors::mla() {
 // both forms, and then the halves are taken.
 Status LayerTensors::mla_keys_and_values() {
   const std::uint64_t heads = h_.heads[layer_];
-  if (finder_.find(name("attn_k_b", ".weight")) == nullptr)
+  if (!has("attn_k_b") && !has("attn_kv_b")) return neither("attn_kv_b", "attn_k_b");
+  if (!has("attn_k_b"))
     return matrix(MatrixRole::attn_kv_b, "attn_kv_b", h_.kv_latent,
                   heads * (h_.nope() + h_.value_dim));
   MILLRACE_ASSIGN(const auto keys,

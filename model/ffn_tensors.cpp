@@ -113,10 +113,13 @@ Result<std::vector<ExpertExtent>> LayerTensors::routed_experts() {
     return finder_.stacked(name(base, ".weight"), columns, rows, h_.experts);
   };
   MILLRACE_ASSIGN(const auto down, stacked("ffn_down_exps", inner, h_.width));
-  if (down.empty()) return separate_experts();
+  if (down.empty() && !has("ffn_gate_exps") && !has("ffn_gate_up_exps")) return separate_experts();
+  if (down.empty()) return finder_.missing({name("ffn_down_exps", ".weight")});
   MILLRACE_ASSIGN(const auto fused, stacked("ffn_gate_up_exps", h_.width, 2 * inner));
   MILLRACE_ASSIGN(const auto gate, stacked("ffn_gate_exps", h_.width, inner));
   MILLRACE_ASSIGN(const auto up, stacked("ffn_up_exps", h_.width, inner));
+  if (fused.empty() && gate.empty() && up.empty())
+    return neither("ffn_gate_exps", "ffn_gate_up_exps");
   if (fused.empty() && (gate.empty() || up.empty()))
     return finder_.bad(name(gate.empty() ? "ffn_gate_exps" : "ffn_up_exps", ".weight"), "missing");
   if (!fused.empty() && (!gate.empty() || !up.empty()))
@@ -156,8 +159,7 @@ Status LayerTensors::split_gate_up(ExpertExtent& expert) {
 }
 
 Result<std::vector<ExpertExtent>> LayerTensors::separate_experts() {
-  if (finder_.find(name("ffn_down.0", ".weight")) == nullptr)
-    return finder_.bad(name("ffn_down_exps", ".weight"), "missing");
+  if (!has("ffn_down.0") && !has("ffn_gate.0")) return neither("ffn_down_exps", "ffn_down.0");
   std::vector<ExpertExtent> experts(h_.experts);
   for (ExpertIndex expert = 0; expert < h_.experts; ++expert) {
     const auto part = [&](const char* base, std::uint64_t columns, std::uint64_t rows) {

@@ -46,6 +46,11 @@ class LayerTensors {
   void set(VectorRole role, std::optional<MatrixExtent> extent) {
     spec_.vectors[static_cast<std::size_t>(role)] = extent;
   }
+  bool has(std::string_view base) const { return finder_.has(name(base, ".weight")); }
+  // Files have either of two tensors, and this one has neither.
+  Error neither(std::string_view usual, std::string_view other) const {
+    return finder_.missing({name(usual, ".weight"), name(other, ".weight")});
+  }
   Status matrix(MatrixRole role, std::string_view base, std::uint64_t columns, std::uint64_t rows);
   Status vector(VectorRole role, std::string_view base, std::string_view suffix,
                 std::uint64_t count, Presence presence);
@@ -66,7 +71,7 @@ class LayerTensors {
                    std::uint64_t rows);
   Status vectors_of(VectorRole role, std::initializer_list<const char*> bases, std::uint64_t count,
                     std::uint64_t parts = 1);
-  std::string name_of(std::initializer_list<const char*> bases, const char* suffix) const;
+  Result<std::string> name_of(std::initializer_list<const char*> bases) const;
   Status delta_net();
   Status delta_inputs();
 

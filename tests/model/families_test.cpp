@@ -119,15 +119,26 @@ const FamilySpec& family_of(const std::string& model) {
   return *spec->family;
 }
 
-// The tensor that is missed without `name`, which tells a form of the file.
-std::string other_form(const FamilySpec& family, std::string name) {
-  if (family.delta_nets != DeltaNets::none) return name;
-  for (const auto& [form, other] : {std::pair{"attn_k_b.", "attn_kv_b."},
-                                    {"attn_qkv.", "attn_q."},
-                                    {"ffn_gate_up_exps.", "ffn_gate_exps."}})
-    if (const auto at = name.find(form); at != std::string::npos)
-      return name.replace(at, std::string(form).size(), other);
-  return name;
+// How the lack of `name` is told: it, or it and the tensor that files of another form have.
+std::vector<std::string> refusal(const std::vector<TensorInfo>& tensors, const std::string& name) {
+  const std::string block = name.substr(0, name.find('.', 4) + 1);
+  const auto has = [&](const char* base) {
+    return std::any_of(tensors.begin(), tensors.end(), [&](const TensorInfo& tensor) {
+      return tensor.name == block + base + ".weight";
+    });
+  };
+  const auto neither = [&](const char* usual, const char* other) -> std::vector<std::string> {
+    return {"tensor " + block + usual + ".weight: missing: neither it nor " + block + other +
+            ".weight is there"};
+  };
+  if (name.ends_with(".attn_k_b.weight") || name.ends_with(".attn_kv_b.weight"))
+    return neither("attn_kv_b", "attn_k_b");
+  const bool latent = has("attn_kv_b") || has("attn_k_b");
+  if (latent && name.ends_with(".attn_q_a.weight")) return neither("attn_q_a", "attn_q");
+  if (name.ends_with(".attn_qkv.weight") && !has("attn_gate")) return neither("attn_q", "attn_qkv");
+  if (name.ends_with(".ffn_gate_up_exps.weight"))
+    return neither("ffn_gate_exps", "ffn_gate_up_exps");
+  return {"tensor " + name + ": missing"};
 }
 
 }  // namespace
@@ -150,9 +161,7 @@ TEST_CASE("families: a tensor that is missing is named, whatever the family") {
       const std::string name = tensor.name;
       if (may_be_missing(family, name)) continue;
       const Edit take = without_tensors([&](const std::string& other) { return other == name; });
-      // Without the tensor that tells a form of the file, the other form's tensor is missed.
-      check_refused(model, take, ErrorCode::format,
-                    {"tensor " + other_form(family, name), "missing"});
+      check_refused(model, take, ErrorCode::format, refusal(parts_of(model).tensors, name));
     }
   }
 }
@@ -187,6 +196,38 @@ TEST_CASE("families: what only some files have may be missing as a whole, and no
       check_refused(group.model,
                     without_tensors([&](const std::string& name) { return in(name, part); }),
                     ErrorCode::format, {"tensor blk.0." + part, "missing, but blk.0."});
+  }
+}
+
+TEST_CASE("families: files of several forms: what is missing is named in the form of the file") {
+  const QuietLog quiet;
+  struct Case {
+    const char* model;
+    std::vector<std::string> taken;
+    const char* said;
+  };
+  for (const Case& c :
+       {Case{"made qwen3next",
+             {"attn_qkv", "attn_gate"},
+             "tensor blk.0.attn_qkv.weight: missing: neither it nor blk.0.ssm_in.weight is there"},
+        Case{"made qwen3next", {"attn_qkv"}, "tensor blk.0.attn_qkv.weight: missing"},
+        Case{"made qwen3moe",
+             {"attn_q", "attn_k", "attn_v"},
+             "tensor blk.0.attn_q.weight: missing: neither it nor blk.0.attn_qkv.weight"},
+        Case{"made qwen3moe",
+             {"ffn_gate_exps", "ffn_up_exps"},
+             "tensor blk.0.ffn_gate_exps.weight: missing: neither it nor "
+             "blk.0.ffn_gate_up_exps.weight is there"},
+        Case{"made qwen3moe",
+             {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"},
+             "tensor blk.0.ffn_down_exps.weight: missing: neither it nor "
+             "blk.0.ffn_down.0.weight"}}) {
+    const Edit take = without_tensors([&](const std::string& name) {
+      for (const std::string& base : c.taken)
+        if (name == "blk.0." + base + ".weight") return true;
+      return false;
+    });
+    check_refused(c.model, take, ErrorCode::format, {c.said});
   }
 }
 

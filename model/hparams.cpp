@@ -259,6 +259,7 @@ Status read_groups(const KeyReader& keys, Hparams& h) {
   MILLRACE_ASSIGN(h.groups, keys.number("expert_group_count", 0, limits::experts_max, 0));
   h.groups = std::max(1u, h.groups);
   h.groups_used = h.groups;
+  MILLRACE_ASSIGN(h.group_by_best, keys.flag("expert_group_by_best"));
   if (h.groups == 1) return {};
   if (h.experts % h.groups != 0)
     return keys.bad("expert_group_count",

@@ -9,7 +9,7 @@ namespace {
 
 // Keys that converters write for the families here, or for all, and that some family does not
 // read: what they say follows from tensors, is fixed by the family, or does not touch text.
-constexpr std::array<std::string_view, 45> names = {
+constexpr std::array<std::string_view, 46> names = {
     "attention.causal",
     "attention.clamp_kqv",
     "attention.head_count_kv",
@@ -28,6 +28,7 @@ constexpr std::array<std::string_view, 45> names = {
     "expert_count",
     "expert_feed_forward_length",
     "expert_gating_func",
+    "expert_group_by_best",  // of checkpoints, see their README
     "expert_group_count",
     "expert_group_used_count",
     "expert_shared_count",

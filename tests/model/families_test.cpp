@@ -303,6 +303,7 @@ TEST_CASE("families: expert groups are held against the experts") {
   CHECK(hparams(name, groups(0, 0)).groups_used == 1);
   CHECK(hparams(name, groups(4, 2)).groups == 4);
   CHECK(hparams(name, groups(4, 2)).groups_used == 2);
+  CHECK_FALSE(hparams(name, groups(4, 2)).group_by_best);
   check_refused(name, groups(3, 2), ErrorCode::format,
                 {"deepseek2.expert_group_count", "3 groups of 8 experts"});
   check_refused(name, groups(4, 5), ErrorCode::format,

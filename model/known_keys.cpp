@@ -9,7 +9,7 @@ namespace {
 
 // Keys that converters write for the families here, or for all, and that some family does not
 // read: what they say follows from tensors, is fixed by the family, or does not touch text.
-constexpr std::array<std::string_view, 46> names = {
+constexpr std::array<std::string_view, 47> names = {
     "attention.causal",
     "attention.clamp_kqv",
     "attention.head_count_kv",
@@ -52,6 +52,7 @@ constexpr std::array<std::string_view, 46> names = {
     "rope.scaling.yarn_beta_slow",
     "rope.scaling.yarn_ext_factor",
     "rope.scaling.yarn_log_multiplier",
+    "rope.scaling.yarn_truncate",  // of checkpoints, see their README
     "tensor_data_layout",
     "use_parallel_residual",
     "vocab_size",

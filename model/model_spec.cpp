@@ -128,9 +128,10 @@ std::vector<std::string> ModelSpec::notes() const {
                     "engine's",
                     family->architecture));
   if (hparams.nextn_layers > 0 || unused.prediction > 0)
-    notes.push_back(
-        fmt::format("{} tensors that predict further tokens ({} layers at the end) take no part",
-                    unused.prediction, hparams.nextn_layers));
+    notes.push_back(fmt::format(
+        "{} tensors that predict further tokens{} take no part", unused.prediction,
+        hparams.nextn_layers == 0 ? std::string()
+                                  : fmt::format(" ({} layers at the end)", hparams.nextn_layers)));
   if (tied_head) notes.emplace_back("there is no output.weight: the embedding is the head (tied)");
   notes.insert(notes.end(), missing_factors.begin(), missing_factors.end());
   if (unused.vision > 0)

@@ -422,6 +422,21 @@ def check_group_methods(oracle):
                 "'gre\\x1bedy'", "group_limited_greedy")
 
 
+def check_yarn_borders(oracle):
+    """gpt-oss' own truncate: false is obeyed; the frequencies are checked in tests/kernels/rope_table."""
+    with World(oracle) as world:
+        broken, found = Broken(world), {}
+        for truncate in (True, False):
+            def change(config, truncate=truncate):
+                config["rope_scaling"]["truncate"] = truncate
+            broken.edit_json("config.json", change)
+            found[truncate] = world.logits(broken.folder)
+        check("truncate: true is the default", found[True] == world.logits(world.folder))
+        check("truncate: false is obeyed", found[False] not in (b"", found[True]))
+        broken.edit_json("config.json", lambda config: config["rope_scaling"].update(truncate=3))
+        refused("a truncate that is no flag", broken.folder, "config.json", "truncate")
+
+
 def check_hostile_templates(folder):
     for what, text in {"an endless loop": "{% for i in range(999999999) %}{{ i }}{% endfor %}",
                        "nested loops": "{% for i in range(99999) %}{% for k in range(99999) %}"
@@ -479,6 +494,7 @@ def main():
         check_broken_settings(broken)
         check_broken_tokenizer(broken)
     check_group_methods(models / "deepseek3-fusedexps-q8_0")
+    check_yarn_borders(models / "gptoss-mxfp4-q8_0")
     check_verify()
     return finish()
 

@@ -404,7 +404,7 @@ TEST_CASE("families: what takes no part is counted and told, and so is what is u
       notes("glm4moe-q8_0", extra({"v.patch_embd.weight", "v.blk.0.ln1.bias", "mm.0.weight"})),
       Catch::Equals("3 tensors that see images take no part\n"));
   CHECK_THAT(notes("glm4moe-q8_0", extra({"mtp.0.norm.weight"})),
-             Catch::StartsWith("1 tensors that predict further tokens"));
+             Catch::Equals("1 tensors that predict further tokens take no part\n"));
   CHECK_THAT(notes("glm4moe-q8_0", extra({"a.x", "b.x", "c.x", "d.x", "e\x1b.x"})),
              Catch::Equals("5 unknown tensors take no part: a.x, b.x, c.x, d.x, …\n"));
   CHECK_THAT(notes("made qwen3next", {}),
@@ -479,6 +479,29 @@ TEST_CASE("families: scores and rotations of YaRN models") {
       hparams("deepseek3-mla-q8_0", without("deepseek2.rope.scaling.yarn_log_multiplier"));
   CHECK(old.magnitude == Approx(1.36888795).epsilon(1e-6));
   CHECK(old.attention_scale == Approx(1 / std::sqrt(80.0)).epsilon(1e-6));
+}
+
+TEST_CASE("families: YaRN's borders are rounded unless the file says otherwise") {
+  CHECK(hparams("gptoss-mxfp4-q8_0").rope.truncate);
+  const std::string key = "gpt-oss.rope.scaling.yarn_truncate";
+  const auto said = [&](bool value) -> Edit {
+    return [=](Checkpoint::Parts& parts) {
+      parts.keys.push_back(key);
+      parts.meta[key] = value;
+    };
+  };
+  CHECK(hparams("gptoss-mxfp4-q8_0", said(true)).rope.truncate);
+  CHECK_FALSE(hparams("gptoss-mxfp4-q8_0", said(false)).rope.truncate);
+}
+
+TEST_CASE("families: KV heads of latent attention are one, or as many as heads") {
+  const std::string key = "deepseek2.attention.head_count_kv";
+  const std::string name = "deepseek3-mla-q8_0";
+  const std::uint64_t heads = hparams(name).heads[0];
+  CHECK(hparams(name, number(key, 1)).kv_heads[0] == 1);
+  CHECK(hparams(name, number(key, heads)).kv_heads[0] == heads);
+  check_refused(name, number(key, 2), ErrorCode::format,
+                {key, "2 (layer 0)", "1 or as many as heads, " + std::to_string(heads)});
 }
 
 TEST_CASE("families: soft caps, which none of them has, are refused and not left out") {

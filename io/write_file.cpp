@@ -7,6 +7,8 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 
 #include "io/errno_text.h"
 #include "runtime/base/log.h"
@@ -42,7 +44,20 @@ Status write_in_place(const std::string& path, std::string_view bytes) {
 
 }  // namespace
 
-Status write_file_atomically(const std::string& path, std::string_view bytes) {
+std::string behind_links(const std::string& path) {
+  constexpr int links_max = 40;  // as the kernel's; more are refused by stat()
+  std::filesystem::path made = path;
+  for (int i = 0; i < links_max; ++i) {
+    std::error_code failed;
+    const std::filesystem::path target = std::filesystem::read_symlink(made, failed);
+    if (failed) break;
+    made = made.parent_path() / target;  // an absolute target replaces all of it
+  }
+  return made.string();
+}
+
+Status write_file_atomically(const std::string& named, std::string_view bytes) {
+  const std::string path = behind_links(named);
   struct stat about = {};
   if (stat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode))
     return write_in_place(path, bytes);

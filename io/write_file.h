@@ -8,9 +8,13 @@
 
 namespace millrace {
 
+// The path that symbolic links at `path` lead to, whether there is something or not yet; where they
+// lead in a circle, one of them.
+std::string behind_links(const std::string& path);
+
 // Writes a file beside `path` and renames it over it; permissions 0644 less the umask. What is no
-// regular file (a pipe, /dev/stdout) is written to as it is. Fails with `io`: "PATH: cause"; then
-// nothing is left behind.
+// regular file (a pipe, /dev/stdout) is written to as it is; links stay, their target is written.
+// Fails with `io`: "PATH: cause"; then nothing is left behind.
 Status write_file_atomically(const std::string& path, std::string_view bytes);
 
 }  // namespace millrace

@@ -26,6 +26,7 @@ Status LayerTensors::vectors(VectorRole role, std::string_view base, std::string
   if (presence == Presence::never) return {};
   MILLRACE_ASSIGN(const auto extent, finder_.vectors(name(base, suffix), count, parts,
                                                      presence == Presence::required));
+  if (presence == Presence::optional) optional_.tell(role, name(base, suffix), extent.has_value());
   set(role, extent);
   return {};
 }
@@ -51,6 +52,7 @@ Status LayerTensors::gqa() {
   if (finder_.find(name("attn_qkv", ".weight")) != nullptr) {
     MILLRACE_TRY(fused_qkv(q_rows, k_rows, v_rows));
   } else {
+    if (!has("attn_q") && !has("attn_k") && !has("attn_v")) return neither("attn_q", "attn_qkv");
     MILLRACE_TRY(matrix(MatrixRole::attn_q, "attn_q", h_.width, q_rows));
     MILLRACE_TRY(matrix(MatrixRole::attn_k, "attn_k", h_.width, k_rows));
     MILLRACE_TRY(matrix(MatrixRole::attn_v, "attn_v", h_.width, v_rows));
@@ -88,6 +90,8 @@ Status LayerTensors::fused_qkv(std::uint64_t q_rows, std::uint64_t k_rows, std::
   if (family_.qkv_bias == Presence::never) return {};
   MILLRACE_ASSIGN(auto bias, finder_.vector(name("attn_qkv", ".bias"), q_rows + k_rows + v_rows,
                                             family_.qkv_bias == Presence::required));
+  if (family_.qkv_bias == Presence::optional)
+    optional_.tell(VectorRole::attn_q_bias, name("attn_qkv", ".bias"), bias.has_value());
   if (!bias) return {};
   const std::uint64_t element = bias->row_bytes / bias->columns;
   const auto bias_part = [&](VectorRole role, std::uint64_t first, std::uint64_t count) {
@@ -106,6 +110,7 @@ Status LayerTensors::fused_qkv(std::uint64_t q_rows, std::uint64_t k_rows, std::
 Status LayerTensors::mla() {
   const std::uint64_t q_rows = std::uint64_t{h_.heads[layer_]} * h_.head_dim;
   // Whether queries have a latent is decided by the tensor: some files without it have the key.
+  if (h_.q_latent > 0 && !has("attn_q") && !has("attn_q_a")) return neither("attn_q_a", "attn_q");
   if (h_.q_latent == 0 || finder_.find(name("attn_q", ".weight")) != nullptr) {
     MILLRACE_TRY(matrix(MatrixRole::attn_q, "attn_q", h_.width, q_rows));
   } else {
@@ -124,7 +129,8 @@ Status LayerTensors::mla() {
 // both forms, and then the halves are taken.
 Status LayerTensors::mla_keys_and_values() {
   const std::uint64_t heads = h_.heads[layer_];
-  if (finder_.find(name("attn_k_b", ".weight")) == nullptr)
+  if (!has("attn_k_b") && !has("attn_kv_b")) return neither("attn_kv_b", "attn_k_b");
+  if (!has("attn_k_b"))
     return matrix(MatrixRole::attn_kv_b, "attn_kv_b", h_.kv_latent,
                   heads * (h_.nope() + h_.value_dim));
   MILLRACE_ASSIGN(const auto keys,

@@ -5,25 +5,27 @@
 
 namespace millrace {
 
-std::string LayerTensors::name_of(std::initializer_list<const char*> bases,
-                                  const char* suffix) const {
-  for (const char* base : bases)
-    if (finder_.find(name(base, suffix)) != nullptr) return name(base, suffix);
-  return name(*bases.begin(), suffix);
+Result<std::string> LayerTensors::name_of(std::initializer_list<const char*> bases) const {
+  std::vector<std::string> names;
+  for (const char* base : bases) {
+    names.push_back(name(base, ".weight"));
+    if (finder_.has(names.back())) return names.back();
+  }
+  return finder_.missing(names);
 }
 
 Status LayerTensors::matrix_of(MatrixRole role, std::initializer_list<const char*> bases,
                                std::uint64_t columns, std::uint64_t rows) {
-  MILLRACE_ASSIGN(const auto extent,
-                  finder_.matrix(name_of(bases, ".weight"), columns, rows, true));
+  MILLRACE_ASSIGN(const std::string name, name_of(bases));
+  MILLRACE_ASSIGN(const auto extent, finder_.matrix(name, columns, rows, true));
   set(role, extent);
   return {};
 }
 
 Status LayerTensors::vectors_of(VectorRole role, std::initializer_list<const char*> bases,
                                 std::uint64_t count, std::uint64_t parts) {
-  MILLRACE_ASSIGN(const auto extent,
-                  finder_.vectors(name_of(bases, ".weight"), count, parts, true));
+  MILLRACE_ASSIGN(const std::string name, name_of(bases));
+  MILLRACE_ASSIGN(const auto extent, finder_.vectors(name, count, parts, true));
   set(role, extent);
   return {};
 }

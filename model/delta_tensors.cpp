@@ -39,6 +39,7 @@ Status LayerTensors::delta_inputs() {
     MILLRACE_TRY(matrix(MatrixRole::delta_in, "ssm_in", h_.width,
                         std::uint64_t{delta.channels()} + delta.values()));
   } else {
+    if (grouped && !has("attn_qkv") && !has("attn_gate")) return neither("attn_qkv", "ssm_in");
     MILLRACE_TRY(matrix(MatrixRole::delta_qkv, "attn_qkv", h_.width, delta.channels()));
     MILLRACE_TRY(matrix(MatrixRole::delta_gate, "attn_gate", h_.width, delta.values()));
   }

@@ -88,14 +88,20 @@ Status LayerTensors::expert_biases() {
 
 // Files of any family may have them (NVFP4 does).
 Status LayerTensors::expert_scales() {
-  const auto scales = [&](VectorRole role, const char* base) {
-    return vector(role, base, ".scale", h_.experts, Presence::optional);
-  };
-  MILLRACE_TRY(scales(VectorRole::expert_down_scale, "ffn_down_exps"));
+  MILLRACE_TRY(expert_scale(VectorRole::expert_down_scale, "ffn_down_exps"));
   if (finder_.find(name("ffn_gate_up_exps", ".weight")) != nullptr)
-    return scales(VectorRole::expert_gate_up_scale, "ffn_gate_up_exps");
-  MILLRACE_TRY(scales(VectorRole::expert_gate_scale, "ffn_gate_exps"));
-  return scales(VectorRole::expert_up_scale, "ffn_up_exps");
+    return expert_scale(VectorRole::expert_gate_up_scale, "ffn_gate_up_exps");
+  MILLRACE_TRY(expert_scale(VectorRole::expert_gate_scale, "ffn_gate_exps"));
+  return expert_scale(VectorRole::expert_up_scale, "ffn_up_exps");
+}
+
+Status LayerTensors::expert_scale(VectorRole role, const char* base) {
+  const std::string scale = name(base, ".scale");
+  MILLRACE_ASSIGN(const auto extent, finder_.vector(scale, h_.experts, false));
+  set(role, extent);
+  if (const TensorInfo* weights = finder_.find(name(base, ".weight")))
+    optional_.tell_factor(role, weights->type, scale, extent.has_value());
+  return {};
 }
 
 // Merged (gate, up, down), fused (gate_up, down) or one tensor per expert (files before April
@@ -107,10 +113,13 @@ Result<std::vector<ExpertExtent>> LayerTensors::routed_experts() {
     return finder_.stacked(name(base, ".weight"), columns, rows, h_.experts);
   };
   MILLRACE_ASSIGN(const auto down, stacked("ffn_down_exps", inner, h_.width));
-  if (down.empty()) return separate_experts();
+  if (down.empty() && !has("ffn_gate_exps") && !has("ffn_gate_up_exps")) return separate_experts();
+  if (down.empty()) return finder_.missing({name("ffn_down_exps", ".weight")});
   MILLRACE_ASSIGN(const auto fused, stacked("ffn_gate_up_exps", h_.width, 2 * inner));
   MILLRACE_ASSIGN(const auto gate, stacked("ffn_gate_exps", h_.width, inner));
   MILLRACE_ASSIGN(const auto up, stacked("ffn_up_exps", h_.width, inner));
+  if (fused.empty() && gate.empty() && up.empty())
+    return neither("ffn_gate_exps", "ffn_gate_up_exps");
   if (fused.empty() && (gate.empty() || up.empty()))
     return finder_.bad(name(gate.empty() ? "ffn_gate_exps" : "ffn_up_exps", ".weight"), "missing");
   if (!fused.empty() && (!gate.empty() || !up.empty()))
@@ -150,8 +159,7 @@ Status LayerTensors::split_gate_up(ExpertExtent& expert) {
 }
 
 Result<std::vector<ExpertExtent>> LayerTensors::separate_experts() {
-  if (finder_.find(name("ffn_down.0", ".weight")) == nullptr)
-    return finder_.bad(name("ffn_down_exps", ".weight"), "missing");
+  if (!has("ffn_down.0") && !has("ffn_gate.0")) return neither("ffn_down_exps", "ffn_down.0");
   std::vector<ExpertExtent> experts(h_.experts);
   for (ExpertIndex expert = 0; expert < h_.experts; ++expert) {
     const auto part = [&](const char* base, std::uint64_t columns, std::uint64_t rows) {

@@ -81,6 +81,12 @@ Status read_attention(const KeyReader& keys, const FamilySpec& family, Hparams& 
       return keys.bad("attention.head_count_kv",
                       fmt::format("{} heads (layer {}) are no multiple of {} KV heads",
                                   h.heads[layer], layer, h.kv_heads[layer]));
+  // MLA's files count its latent as one KV head, or all heads that are made from it.
+  for (std::uint32_t layer = 0; family.attention == AttentionKind::mla && layer < h.layers; ++layer)
+    if (h.kv_heads[layer] != 1 && h.kv_heads[layer] != h.heads[layer])
+      return keys.bad("attention.head_count_kv",
+                      fmt::format("{} (layer {}): latent attention has 1 or as many as heads, {}",
+                                  h.kv_heads[layer], layer, h.heads[layer]));
   MILLRACE_TRY(read_head_sizes(keys, family, h));
   MILLRACE_ASSIGN(h.rms_eps, keys.real("attention.layer_norm_rms_epsilon", 0, true));
   if (h.rms_eps < 0 || h.rms_eps > 1)
@@ -169,6 +175,7 @@ Status read_rope_scaling(const KeyReader& keys, Hparams& h) {
                   keys.real("rope.scaling.yarn_attn_factor", attention, false));
   MILLRACE_ASSIGN(h.rope.beta_fast, keys.real("rope.scaling.yarn_beta_fast", 32, false));
   MILLRACE_ASSIGN(h.rope.beta_slow, keys.real("rope.scaling.yarn_beta_slow", 1, false));
+  MILLRACE_ASSIGN(h.rope.truncate, keys.flag("rope.scaling.yarn_truncate", true));
   if (!(h.rope.beta_fast > 0)) return keys.bad("rope.scaling.yarn_beta_fast", "not positive");
   if (!(h.rope.beta_slow > 0)) return keys.bad("rope.scaling.yarn_beta_slow", "not positive");
   return {};
@@ -259,6 +266,7 @@ Status read_groups(const KeyReader& keys, Hparams& h) {
   MILLRACE_ASSIGN(h.groups, keys.number("expert_group_count", 0, limits::experts_max, 0));
   h.groups = std::max(1u, h.groups);
   h.groups_used = h.groups;
+  MILLRACE_ASSIGN(h.group_by_best, keys.flag("expert_group_by_best"));
   if (h.groups == 1) return {};
   if (h.experts % h.groups != 0)
     return keys.bad("expert_group_count",

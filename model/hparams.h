@@ -94,6 +94,7 @@ struct Hparams {
   Gating gating = Gating::softmax;
   std::uint32_t groups = 1;  // of experts; only those of the best `groups_used` may be chosen
   std::uint32_t groups_used = 1;
+  bool group_by_best = false;  // a group counts by its best score, not by its two best
   bool normalize_weights = false;
   float weights_scale = 1;
   std::uint32_t hash_layers = 0;  // in front, whose experts follow from the token's id alone

@@ -97,8 +97,8 @@ Result<std::string> KeyReader::text(std::string_view key) const {
   return value;
 }
 
-Result<bool> KeyReader::flag(std::string_view key) const {
-  bool value = false;
+Result<bool> KeyReader::flag(std::string_view key, bool missing) const {
+  bool value = missing;
   MILLRACE_ASSIGN(const bool present, checkpoint_.has_bool(whole(key), value));
   static_cast<void>(present);
   return value;

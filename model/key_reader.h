@@ -37,8 +37,8 @@ class KeyReader {
                                                const std::vector<std::uint32_t>& fallback) const;
   // Likewise numbers, all finite; empty if missing.
   Result<std::vector<float>> reals_per_layer(std::string_view key, std::uint32_t layers) const;
-  Result<std::string> text(std::string_view key) const;          // empty if missing
-  Result<bool> flag(std::string_view key) const;                 // false if missing
+  Result<std::string> text(std::string_view key) const;  // empty if missing
+  Result<bool> flag(std::string_view key, bool missing = false) const;
   Result<std::vector<float>> reals(std::string_view key) const;  // empty if missing; all finite
 
  private:

@@ -9,7 +9,7 @@ namespace {
 
 // Keys that converters write for the families here, or for all, and that some family does not
 // read: what they say follows from tensors, is fixed by the family, or does not touch text.
-constexpr std::array<std::string_view, 45> names = {
+constexpr std::array<std::string_view, 47> names = {
     "attention.causal",
     "attention.clamp_kqv",
     "attention.head_count_kv",
@@ -28,6 +28,7 @@ constexpr std::array<std::string_view, 45> names = {
     "expert_count",
     "expert_feed_forward_length",
     "expert_gating_func",
+    "expert_group_by_best",  // of checkpoints, see their README
     "expert_group_count",
     "expert_group_used_count",
     "expert_shared_count",
@@ -51,6 +52,7 @@ constexpr std::array<std::string_view, 45> names = {
     "rope.scaling.yarn_beta_slow",
     "rope.scaling.yarn_ext_factor",
     "rope.scaling.yarn_log_multiplier",
+    "rope.scaling.yarn_truncate",  // of checkpoints, see their README
     "tensor_data_layout",
     "use_parallel_residual",
     "vocab_size",

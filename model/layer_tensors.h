@@ -13,6 +13,7 @@
 #include "model/expert_extents.h"
 #include "model/hparams.h"
 #include "model/model_spec.h"
+#include "model/optional_tensors.h"
 #include "model/tensor_finder.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/result.h"
@@ -22,9 +23,14 @@ namespace millrace {
 class LayerTensors {
  public:
   // All borrowed.
-  LayerTensors(TensorFinder& finder, const Hparams& hparams, const FamilySpec& family,
-               LayerIndex layer, LayerSpec& spec)
-      : finder_(finder), h_(hparams), family_(family), layer_(layer), spec_(spec) {}
+  LayerTensors(TensorFinder& finder, OptionalTensors& optional, const Hparams& hparams,
+               const FamilySpec& family, LayerIndex layer, LayerSpec& spec)
+      : finder_(finder),
+        optional_(optional),
+        h_(hparams),
+        family_(family),
+        layer_(layer),
+        spec_(spec) {}
 
   Status attention();
   // Dense FFN, or router, shared expert and routed experts; `experts` stays empty for dense layers.
@@ -39,6 +45,11 @@ class LayerTensors {
   }
   void set(VectorRole role, std::optional<MatrixExtent> extent) {
     spec_.vectors[static_cast<std::size_t>(role)] = extent;
+  }
+  bool has(std::string_view base) const { return finder_.has(name(base, ".weight")); }
+  // Files have either of two tensors, and this one has neither.
+  Error neither(std::string_view usual, std::string_view other) const {
+    return finder_.missing({name(usual, ".weight"), name(other, ".weight")});
   }
   Status matrix(MatrixRole role, std::string_view base, std::uint64_t columns, std::uint64_t rows);
   Status vector(VectorRole role, std::string_view base, std::string_view suffix,
@@ -60,7 +71,7 @@ class LayerTensors {
                    std::uint64_t rows);
   Status vectors_of(VectorRole role, std::initializer_list<const char*> bases, std::uint64_t count,
                     std::uint64_t parts = 1);
-  std::string name_of(std::initializer_list<const char*> bases, const char* suffix) const;
+  Result<std::string> name_of(std::initializer_list<const char*> bases) const;
   Status delta_net();
   Status delta_inputs();
 
@@ -70,11 +81,13 @@ class LayerTensors {
   Status shared_expert();
   Status expert_biases();
   Status expert_scales();
+  Status expert_scale(VectorRole role, const char* base);
   Result<std::vector<ExpertExtent>> routed_experts();
   Status split_gate_up(ExpertExtent& expert);
   Result<std::vector<ExpertExtent>> separate_experts();
 
   TensorFinder& finder_;
+  OptionalTensors& optional_;
   const Hparams& h_;
   const FamilySpec& family_;
   LayerIndex layer_;

@@ -7,6 +7,7 @@
 
 #include "model/arch/registry.h"
 #include "model/layer_tensors.h"
+#include "model/optional_tensors.h"
 #include "model/tensor_finder.h"
 #include "runtime/base/log.h"
 
@@ -47,11 +48,13 @@ class SpecBuilder {
     std::vector<std::vector<ExpertExtent>> experts(h_.layers);
     spec_.layers.resize(h_.layers);
     for (LayerIndex layer = 0; layer < h_.layers; ++layer) {
-      LayerTensors tensors(finder_, h_, family_, layer, spec_.layers[layer]);
+      LayerTensors tensors(finder_, optional_, h_, family_, layer, spec_.layers[layer]);
       MILLRACE_TRY(tensors.attention());
       MILLRACE_TRY(tensors.feed_forward(experts[layer]));
       MILLRACE_TRY(tensors.streams());
     }
+    MILLRACE_TRY(optional_.check(finder_));
+    spec_.missing_factors = optional_.notes();
     spec_.experts = ExpertExtents(std::move(experts));
     MILLRACE_ASSIGN(spec_.unused, finder_.unused(h_.layers, h_.layers + h_.nextn_layers));
     return {};
@@ -68,6 +71,11 @@ class SpecBuilder {
     MILLRACE_ASSIGN(auto table, finder_.matrix("token_embd.weight", h_.width, rows, true));
     spec_.embedding = *table;
     const TensorInfo* head = finder_.find("output.weight");
+    if (head == nullptr && family_.untied)
+      return finder_.bad("output.weight",
+                         fmt::format("missing: {} has a head of its own, the embedding cannot "
+                                     "serve in its place",
+                                     family_.architecture));
     spec_.tied_head = head == nullptr;
     spec_.head = spec_.embedding;
     if (head != nullptr) {
@@ -104,6 +112,7 @@ class SpecBuilder {
   }
 
   TensorFinder finder_;
+  OptionalTensors optional_;
   ModelSpec& spec_;
   const Hparams& h_;
   const FamilySpec& family_;
@@ -119,9 +128,12 @@ std::vector<std::string> ModelSpec::notes() const {
                     "engine's",
                     family->architecture));
   if (hparams.nextn_layers > 0 || unused.prediction > 0)
-    notes.push_back(
-        fmt::format("{} tensors that predict further tokens ({} layers at the end) take no part",
-                    unused.prediction, hparams.nextn_layers));
+    notes.push_back(fmt::format(
+        "{} tensors that predict further tokens{} take no part", unused.prediction,
+        hparams.nextn_layers == 0 ? std::string()
+                                  : fmt::format(" ({} layers at the end)", hparams.nextn_layers)));
+  if (tied_head) notes.emplace_back("there is no output.weight: the embedding is the head (tied)");
+  notes.insert(notes.end(), missing_factors.begin(), missing_factors.end());
   if (unused.vision > 0)
     notes.push_back(fmt::format("{} tensors that see images take no part", unused.vision));
   if (unused.others > 0)
@@ -144,8 +156,8 @@ Result<ModelSpec> read_model_spec(const Checkpoint& checkpoint) {
   MILLRACE_ASSIGN(spec.hparams, read_hparams(checkpoint, *spec.family));
   spec.files = checkpoint.files();
   MILLRACE_TRY(SpecBuilder(checkpoint, spec).build());
-  const bool doubtful =
-      !spec.verified() || spec.unused.others > 0 || !spec.hparams.unknown_keys.empty();
+  const bool doubtful = !spec.verified() || spec.unused.others > 0 ||
+                        !spec.hparams.unknown_keys.empty() || !spec.missing_factors.empty();
   for (const std::string& note : spec.notes())
     log_line(doubtful ? LogLevel::warning : LogLevel::info,
              checkpoint.display_path() + ": " + note);

@@ -130,7 +130,8 @@ struct ModelSpec {
   std::optional<MatrixExtent> rope_factors;  // rope_freqs: rotary / 2 divisors
   std::optional<OutputStreams> output_streams;
 
-  UnusedTensors unused;  // of the file, that take no part
+  UnusedTensors unused;                      // of the file, that take no part
+  std::vector<std::string> missing_factors;  // of experts, in some layers only: sentences
 
   // Whether an independent engine's logits were compared for this architecture.
   bool verified() const noexcept { return family->proven; }

@@ -83,7 +83,7 @@ class Choice {
         second = next;
       }
     }
-    return end - begin == 1 ? first : first + second;
+    return rule_.group_by_best || end - begin == 1 ? first : first + second;
   }
 
   const RouterRule& rule_;

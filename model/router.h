@@ -16,9 +16,11 @@ struct RouterRule {
   std::size_t experts = 0;
   std::size_t used = 0;  // top-k
   // Experts in `groups` equal groups, of which the `groups_used` with the largest sums of their two
-  // best scores may be chosen from; groups_used * (experts / groups) >= used.
+  // best scores, or the largest best scores, may be chosen from; groups_used * (experts / groups)
+  // >= used.
   std::size_t groups = 1;
   std::size_t groups_used = 1;
+  bool group_by_best = false;
   const float* selection_bias = nullptr;  // per expert, added to the score but not to the weight
   // The choice in rank order where it is given (hash routing); scores then only weight it.
   const ExpertIndex* given = nullptr;

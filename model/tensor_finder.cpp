@@ -62,6 +62,13 @@ Error TensorFinder::bad(std::string_view name, std::string_view cause, ErrorCode
   return Error{code, fmt::format("{}: tensor {}: {}", path, printable(name), cause)};
 }
 
+Error TensorFinder::missing(const std::vector<std::string>& names) const {
+  std::string cause = "missing";
+  for (std::size_t i = 1; i < names.size(); ++i)
+    cause += (i == 1 ? ": neither it nor " : " nor ") + names[i];
+  return bad(names.front(), cause + (names.size() > 1 ? " is there" : ""));
+}
+
 Status TensorFinder::check_type(const TensorInfo& tensor) const {
   const KernelTable& kernels = *supported_kernels().front();
   if (kernels.matmul_f32[static_cast<std::size_t>(tensor.type)] != nullptr) return {};

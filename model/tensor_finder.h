@@ -36,6 +36,10 @@ class TensorFinder {
   Error bad(std::string_view name, std::string_view cause,
             ErrorCode code = ErrorCode::format) const;
 
+  // None of several tensors is there, the first being the usual one: "missing: neither it nor …".
+  Error missing(const std::vector<std::string>& names) const;
+  bool has(std::string_view name) const { return checkpoint_.find_tensor(name) != nullptr; }
+
   // A 2-D matrix of `columns` x `rows` (ne order); absent is an error if `required`, else an empty
   // optional.
   Result<std::optional<MatrixExtent>> matrix(const std::string& name, std::uint64_t columns,

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
-#include <system_error>
 
+#include "io/write_file.h"
 #include "model/format/open.h"
 
 namespace millrace::tools {
@@ -27,18 +27,6 @@ struct Place {
     return device == other.device && inode == other.inode && name == other.name;
   }
 };
-
-// The name behind links that lead to nothing yet: there the file would be created.
-std::filesystem::path behind_links(std::filesystem::path path) {
-  constexpr int links_max = 40;  // as the kernel's; more are refused by stat()
-  for (int i = 0; i < links_max; ++i) {
-    std::error_code failed;
-    const std::filesystem::path target = std::filesystem::read_symlink(path, failed);
-    if (failed) break;
-    path = path.parent_path() / target;  // an absolute target replaces all of it
-  }
-  return path;
-}
 
 std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : ".";

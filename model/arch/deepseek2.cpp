@@ -1,7 +1,8 @@
 // deepseek2: DeepSeek-V2, V2-Lite, V3, R1, Kimi-K2, Moonlight, GLM-4.7-Flash. Latent attention,
 // with or without a latent for the queries; leading dense layers; shared experts; gating,
 // renormalisation, scale and expert groups by their keys. A group counts by its two best scores,
-// also in V2, whose own code takes the best one: the files do not tell these apart.
+// in GGUF files of V2 too, whose own code takes the best one: these do not tell the ways apart.
+// Its checkpoints do, and there it is obeyed.
 #include "model/arch/registry.h"
 
 namespace millrace {

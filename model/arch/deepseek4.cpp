@@ -20,6 +20,7 @@ const FamilySpec deepseek4_family = {
     .gating_by_key = true,
     .hash_layers = true,
     .weight_norm = WeightNorm::by_key,
+    .untied = true,
     .streams = true,
     .nextn_by_tensor = true,
 };

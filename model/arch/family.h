@@ -98,6 +98,8 @@ struct FamilySpec {
   std::uint32_t sigmoid_block_counts[2] = {0, 0};
   WeightNorm weight_norm = WeightNorm::never;
 
+  bool untied = false;  // a file without output.weight is damaged, its head is not the embedding
+
   bool streams = false;          // hyper-connections instead of one residual (blocks/residual.h)
   bool nextn_by_tensor = false;  // nextn_predict_layers holds only where nextn.eh_proj exists
 };

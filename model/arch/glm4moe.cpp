@@ -14,10 +14,11 @@ const FamilySpec glm4moe_family = {
     .ffn_norm = "post_attention_norm",
     .experts = Presence::required,
     .shared = SharedExpert::counted,
-    .selection_bias = Presence::optional,
+    .selection_bias = Presence::required,
     .gating = Gating::sigmoid,
     .gating_by_key = true,
     .weight_norm = WeightNorm::by_key,
+    .untied = true,
 };
 
 }  // namespace millrace

@@ -20,6 +20,7 @@ const FamilySpec gpt_oss_family = {
     .router_bias = Presence::required,
     .expert_bias = Presence::required,
     .gating = Gating::softmax_chosen,
+    .untied = true,
 };
 
 }  // namespace millrace

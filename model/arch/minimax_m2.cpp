@@ -15,6 +15,7 @@ const FamilySpec minimax_m2_family = {
     .gating = Gating::sigmoid,
     .gating_by_key = true,
     .weight_norm = WeightNorm::always,
+    .untied = true,
 };
 
 }  // namespace millrace

@@ -82,11 +82,13 @@ Result<ChatTemplate> ChatTemplate::from_checkpoint(const Checkpoint& checkpoint)
     if (fallback == nullptr)
       return Error{
           ErrorCode::unsupported,
-          fmt::format("{}: no chat template ({} is missing), and its vocabulary belongs to "
-                      "no family whose chat format is known",
+          fmt::format("{}: no chat template ({} is missing), and neither its vocabulary nor its "
+                      "name tells which built-in format would be right: take a file with its "
+                      "template (a checkpoint's folder: chat_template.jinja), or run without "
+                      "--chat, with the whole prompt in the model's format",
                       sources.name, template_key)};
     log_warning(fmt::format(
-        "{}: {} is missing; the built-in chat format of {} is used, as the vocabulary suggests",
+        "{}: {} is missing; the built-in chat format of {} is used, as vocabulary and name suggest",
         sources.name, template_key, fallback->family));
     sources.plain = fallback->source();
   }

@@ -73,7 +73,10 @@ std::string qwen2_source() {
 {%- if add_generation_prompt %}{{ "<|im_start|>assistant\n" }}{% endif %})jinja";
 }
 
-std::string qwen3_source() {
+namespace {
+
+// A conversation of Qwen3 without what its end asks for.
+std::string qwen3_turns() {
   return std::string(qwen_tools_part) + qwen_results_part + reasoning_part + R"jinja(
 {%- set has_system = messages and messages[0].role == "system" %}
 {%- if tools %}
@@ -97,13 +100,24 @@ std::string qwen3_source() {
   {%- elif not (loop.first and message.role == "system") %}
     {{- "<|im_start|>" ~ message.role ~ "\n" ~ message.content ~ "<|im_end|>\n" }}
   {%- endif %}
-{%- endfor %}
+{%- endfor %})jinja";
+}
+
+}  // namespace
+
+std::string qwen3_source() {
+  return qwen3_turns() + R"jinja(
 {%- if add_generation_prompt %}
   {{- "<|im_start|>assistant\n" }}
   {%- if enable_thinking is defined and not enable_thinking %}
     {{- "<think>\n\n</think>\n\n" }}
   {%- endif %}
 {%- endif %})jinja";
+}
+
+std::string qwen3_thinking_source() {
+  return qwen3_turns() + R"jinja(
+{%- if add_generation_prompt %}{{ "<|im_start|>assistant\n<think>\n" }}{% endif %})jinja";
 }
 
 std::string qwen35_source() {

@@ -8,6 +8,7 @@ namespace millrace {
 
 std::string qwen2_source();
 std::string qwen3_source();
+std::string qwen3_thinking_source();  // of 2507: reasoning cannot be switched off
 std::string qwen35_source();
 std::string llama3_source();
 std::string llama31_source();

@@ -13,6 +13,7 @@ std::span<const FallbackTemplate> fallback_templates() noexcept {
   static constexpr std::array table = {
       FallbackTemplate{"Qwen2.5", qwen2_source},
       FallbackTemplate{"Qwen3", qwen3_source},
+      FallbackTemplate{"Qwen3 Thinking", qwen3_thinking_source},
       FallbackTemplate{"Qwen3.5", qwen35_source},
       FallbackTemplate{"Llama 3", llama3_source},
       FallbackTemplate{"Llama 3.1", llama31_source},
@@ -62,6 +63,37 @@ bool is_named(const Checkpoint& checkpoint, std::string_view part) {
   return known && *known && name.find(part) != std::string::npos;
 }
 
+// The model's name and its file's, in small letters and without what separates words in them.
+std::string plain_names(const Checkpoint& checkpoint) {
+  std::string names, plain;
+  static_cast<void>(checkpoint.has_string("general.name", names));
+  const std::string path = checkpoint.display_path();
+  names += " " + path.substr(path.rfind('/') + 1);
+  for (const char c : names)
+    if (c >= 'A' && c <= 'Z') plain += static_cast<char>(c - 'A' + 'a');
+    else if (c != ' ' && c != '-' && c != '_') plain += c;
+  return plain;
+}
+
+// Many models have ChatML's marks, and the releases of Qwen's architectures use them in different
+// ways: Qwen1.5 and 2 have another system text, QwQ opens the reasoning, Qwen3-Coder writes calls
+// and tools as XML. What is not known by name is not guessed.
+const char* qwen_family(const Checkpoint& checkpoint) {
+  const std::string architecture = checkpoint.architecture();
+  const std::string names = plain_names(checkpoint);
+  const auto named = [&](std::initializer_list<std::string_view> parts) {
+    return std::any_of(parts.begin(), parts.end(),
+                       [&](auto part) { return names.find(part) != std::string::npos; });
+  };
+  if (architecture == "qwen35" || architecture == "qwen35moe") return "Qwen3.5";
+  if (architecture == "qwen2" || architecture == "qwen2moe")
+    return named({"qwen2.5"}) && !named({"math"}) ? "Qwen2.5" : "";
+  if (architecture != "qwen3" && architecture != "qwen3moe" && architecture != "qwen3next")
+    return "";
+  if (!named({"qwen3"}) || named({"qwen3.", "coder", "guard", "embedding", "reranker"})) return "";
+  return named({"thinking"}) ? "Qwen3 Thinking" : "Qwen3";
+}
+
 const char* glm_family(const Checkpoint& checkpoint) {
   if (is_named(checkpoint, "4.5") || is_named(checkpoint, "4.6")) return "GLM-4.5";
   return is_named(checkpoint, "4.7") ? "GLM-4.7" : "";
@@ -76,7 +108,6 @@ const char* deepseek_family(const Checkpoint& checkpoint, bool thinks) {
 
 const char* family_of(const Checkpoint& checkpoint) {
   const Marks marks(checkpoint);
-  const std::string architecture = checkpoint.architecture();
   if (marks.all({"<|start|>", "<|channel|>", "<|message|>", "<|return|>"})) return "gpt-oss";
   if (marks.all({"<|im_system|>", "<|im_middle|>"})) return "Kimi-K2";
   if (marks.all({"]~b]", "[e~["})) return "MiniMax-M2";
@@ -87,12 +118,8 @@ const char* family_of(const Checkpoint& checkpoint) {
     return marks.all({"<|python_tag|>", "<|eom_id|>"}) ? "Llama 3.1" : "Llama 3";
   if (marks.all({"[INST]", "[/INST]", "[TOOL_CALLS]"}))
     return marks.all({"[SYSTEM_PROMPT]"}) ? "Mistral Small" : "Mistral Nemo";
-  if (marks.all({"<|im_start|>", "<|im_end|>"})) {
-    if (architecture == "qwen35" || architecture == "qwen35moe") return "Qwen3.5";
-    const bool second = architecture == "qwen2" || architecture == "qwen2moe";
-    return second ? "Qwen2.5" : "Qwen3";
-  }
-  if (architecture == "olmoe") return "OLMoE";
+  if (marks.all({"<|im_start|>", "<|im_end|>"})) return qwen_family(checkpoint);
+  if (checkpoint.architecture() == "olmoe") return "OLMoE";
   return "";
 }
 

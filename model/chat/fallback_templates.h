@@ -18,7 +18,8 @@ struct FallbackTemplate {
 std::span<const FallbackTemplate> fallback_templates() noexcept;
 // By the family's name; null if there is none.
 const FallbackTemplate* find_fallback_template(std::string_view family) noexcept;
-// The family that a checkpoint's architecture and control tokens clearly point to; null if none.
+// The family that a checkpoint's architecture, control tokens and names (of the model, of the file)
+// clearly point to; null if none.
 const FallbackTemplate* find_fallback_template(const Checkpoint& checkpoint);
 
 }  // namespace millrace

@@ -42,6 +42,18 @@ spdlog::level::level_enum spdlog_level(LogLevel level) noexcept {
 
 LogLevel current_level = LogLevel::warning;
 
+// Whether a character of UTF-8 turns the direction of the text around it, or breaks its line: it
+// would show other words than there are (U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to
+// U+2069).
+bool reorders(std::string_view character) {
+  if (character == "\u061c") return true;
+  if (character.size() != 3) return false;
+  const std::string_view page = character.substr(0, 2);
+  const auto last = static_cast<unsigned char>(character[2]);
+  if (page == "\xe2\x80") return last == 0x8E || last == 0x8F || (last >= 0xA8 && last <= 0xAE);
+  return page == "\xe2\x81" && last >= 0xA6 && last <= 0xA9;
+}
+
 }  // namespace
 
 void set_log_level(LogLevel level) noexcept {
@@ -67,8 +79,13 @@ std::string printable(std::string_view untrusted, std::size_t bytes_max) {
     if (length == 0 || first < 0x20 || first == 0x7F || c1_control) {
       out += fmt::format("\\x{:02x}", first);
       ++position;
+    } else if (const std::string_view character = untrusted.substr(position, length);
+               reorders(character)) {
+      for (const char byte : character)
+        out += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+      position += length;
     } else {
-      out += untrusted.substr(position, length);
+      out += character;
       position += length;
     }
   }

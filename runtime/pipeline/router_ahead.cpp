@@ -14,6 +14,7 @@ RouterRule router_rule(const Hparams& h, const LayerWeights& weights) noexcept {
           .used = h.experts_used,
           .groups = h.groups,
           .groups_used = h.groups_used,
+          .group_by_best = h.group_by_best,
           .selection_bias = weights.vector(VectorRole::selection_bias)};
 }
 

@@ -58,6 +58,21 @@ TEST_CASE("printable: control characters and invalid bytes are spelled out") {
                   "2J") == "\\xc2\\x9b2J");  // the 8-bit form of ESC [
 }
 
+TEST_CASE("printable: characters that turn the direction of text or break lines are spelled out") {
+  CHECK(printable("a\u202etxt.exe") == "a\\xe2\\x80\\xaetxt.exe");
+  for (const char* each : {"\u061c", "\u200e", "\u200f", "\u2028", "\u2029", "\u202a", "\u202b",
+                           "\u202c", "\u202d", "\u202e", "\u2066", "\u2067", "\u2068", "\u2069"}) {
+    const std::string shown = printable(each);
+    CAPTURE(shown);
+    CHECK(shown.size() == 4 * std::string(each).size());
+    CHECK(shown.find_first_not_of("\\x0123456789abcdef") == std::string::npos);
+  }
+  // Their neighbours stay: joiners, dashes, thin spaces, letters of both directions.
+  for (const char* each :
+       {"\u200d", "\u2010", "\u2027", "\u202f", "\u2065", "\u206a", "\u0627", "\u05d0"})
+    CHECK(printable(each) == each);
+}
+
 TEST_CASE("printable: long text is cut with an ellipsis") {
   CHECK(printable(std::string(200, 'a')) == std::string(200, 'a'));
   CHECK(printable(std::string(201, 'a')) == std::string(200, 'a') + "…");

@@ -114,3 +114,51 @@ TEST_CASE("An output that cannot be created is refused with 2 before the trunk i
     check_refused(Words{"logits", tiny, "--tokens", ids, "-o", path} + no_trunk, 2, {"-o", path});
   }
 }
+
+TEST_CASE("A large output that is a pipe or a folder is refused with 2, and that stays") {
+  const TempFolder folder;
+  const std::string pipe = folder.path("pipe");
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  std::filesystem::create_symlink("pipe", folder.path("link"));
+  std::filesystem::create_directory(folder.path("d"));
+  std::filesystem::create_symlink("circle", folder.path("circle"));
+  const Words fixture = {"fixture", "--shape",      "olmoe-1b-7b", "--type",
+                         "q8_0",    "--layers",     "1",           "--experts",
+                         "8",       "--width",      "256",         "--expert-width",
+                         "64",      "--vocabulary", "2048"};
+  for (const std::string& path :
+       {pipe, folder.path("link"), folder.path("d"), folder.path("circle")}) {
+    check_refused({"pack", embedded_model(), path}, 2, {path});
+    check_refused(fixture + Words{path}, 2, {path});
+  }
+  CHECK(std::filesystem::is_fifo(pipe));
+  CHECK(std::filesystem::is_symlink(folder.path("link")));
+  CHECK_FALSE(std::filesystem::exists(pipe + ".part"));
+  // Neither is what lies where a file in the making would.
+  const std::string kept = folder.write("kept", "kept");
+  REQUIRE(mkfifo(folder.path("out.part").c_str(), 0600) == 0);
+  std::filesystem::create_symlink("kept", folder.path("new.part"));
+  for (const std::string& path : {folder.path("out"), folder.path("new")})
+    check_refused({"pack", embedded_model(), path}, 2, {path + ".part"});
+  CHECK(read_file(kept) == "kept");
+}
+
+TEST_CASE("A large output that is a link is written where the link leads, and the link stays") {
+  const TempFolder folder;
+  std::filesystem::create_directory(folder.path("far"));
+  const std::string real = folder.path("far/pool");
+  const std::string link = folder.path("link");
+  std::filesystem::create_symlink("far/pool", link);
+  const std::string plain = folder.path("plain");
+  REQUIRE(run_program({"pack", embedded_model(), plain}).code == 0);
+  // First there is nothing yet behind the link, then there is.
+  for (const char* before : {"nothing", "a file"}) {
+    CAPTURE(before);
+    REQUIRE(run_program({"pack", embedded_model(), link}).code == 0);
+    CHECK(std::filesystem::is_symlink(link));
+    CHECK(read_file(real) == read_file(plain));
+    CHECK_FALSE(std::filesystem::exists(link + ".part"));
+    CHECK_FALSE(std::filesystem::exists(real + ".part"));
+    folder.write("far/pool", "old");
+  }
+}

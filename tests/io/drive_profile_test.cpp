@@ -236,8 +236,12 @@ TEST_CASE("A file is written whole or not at all, and nothing stays beside it") 
   REQUIRE(write_file_atomically("/dev/null", "x"));
   std::filesystem::create_directory(folder.path("d"));
   CHECK_FALSE(write_file_atomically(folder.path("d"), "x"));
+  std::filesystem::create_symlink("f", folder.path("link"));
+  REQUIRE(write_file_atomically(folder.path("link"), "through the link"));
+  CHECK(std::filesystem::is_symlink(folder.path("link")));
+  CHECK(read_all(path) == "through the link");
   std::size_t entries = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder.path("")))
     entries += entry.exists() ? 1 : 0;
-  CHECK(entries == 2);
+  CHECK(entries == 3);
 }

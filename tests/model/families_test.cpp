@@ -95,6 +95,12 @@ void check_refused(const std::string& name, const Edit& edit, ErrorCode code,
   for (const std::string& part : said) CHECK_THAT(spec.error().what, Catch::Contains(part));
 }
 
+Edit without_tensors(const std::function<bool(const std::string&)>& taken) {
+  return [=](Checkpoint::Parts& parts) {
+    std::erase_if(parts.tensors, [&](const TensorInfo& tensor) { return taken(tensor.name); });
+  };
+}
+
 // Tensors are taken out and added: the notes about it would fill the screen.
 class QuietLog {
  public:
@@ -113,15 +119,26 @@ const FamilySpec& family_of(const std::string& model) {
   return *spec->family;
 }
 
-// The tensor that is missed without `name`, which tells a form of the file.
-std::string other_form(const FamilySpec& family, std::string name) {
-  if (family.delta_nets != DeltaNets::none) return name;
-  for (const auto& [form, other] : {std::pair{"attn_k_b.", "attn_kv_b."},
-                                    {"attn_qkv.", "attn_q."},
-                                    {"ffn_gate_up_exps.", "ffn_gate_exps."}})
-    if (const auto at = name.find(form); at != std::string::npos)
-      return name.replace(at, std::string(form).size(), other);
-  return name;
+// How the lack of `name` is told: it, or it and the tensor that files of another form have.
+std::vector<std::string> refusal(const std::vector<TensorInfo>& tensors, const std::string& name) {
+  const std::string block = name.substr(0, name.find('.', 4) + 1);
+  const auto has = [&](const char* base) {
+    return std::any_of(tensors.begin(), tensors.end(), [&](const TensorInfo& tensor) {
+      return tensor.name == block + base + ".weight";
+    });
+  };
+  const auto neither = [&](const char* usual, const char* other) -> std::vector<std::string> {
+    return {"tensor " + block + usual + ".weight: missing: neither it nor " + block + other +
+            ".weight is there"};
+  };
+  if (name.ends_with(".attn_k_b.weight") || name.ends_with(".attn_kv_b.weight"))
+    return neither("attn_kv_b", "attn_k_b");
+  const bool latent = has("attn_kv_b") || has("attn_k_b");
+  if (latent && name.ends_with(".attn_q_a.weight")) return neither("attn_q_a", "attn_q");
+  if (name.ends_with(".attn_qkv.weight") && !has("attn_gate")) return neither("attn_q", "attn_qkv");
+  if (name.ends_with(".ffn_gate_up_exps.weight"))
+    return neither("ffn_gate_exps", "ffn_gate_up_exps");
+  return {"tensor " + name + ": missing"};
 }
 
 }  // namespace
@@ -143,23 +160,105 @@ TEST_CASE("families: a tensor that is missing is named, whatever the family") {
     for (const TensorInfo& tensor : parts_of(model).tensors) {
       const std::string name = tensor.name;
       if (may_be_missing(family, name)) continue;
-      const Edit take = [&](Checkpoint::Parts& parts) {
-        std::erase_if(parts.tensors, [&](const TensorInfo& other) { return other.name == name; });
-      };
-      // Without the tensor that tells a form of the file, the other form's tensor is missed.
-      check_refused(model, take, ErrorCode::format,
-                    {"tensor " + other_form(family, name), "missing"});
+      const Edit take = without_tensors([&](const std::string& other) { return other == name; });
+      check_refused(model, take, ErrorCode::format, refusal(parts_of(model).tensors, name));
     }
+  }
+}
+
+TEST_CASE("families: what only some files have may be missing as a whole, and nothing less") {
+  const QuietLog quiet;
+  struct Group {
+    const char* model;
+    std::vector<std::string> parts;
+    VectorRole role;
+  };
+  for (const Group& group :
+       {Group{"made llama", {"attn_q.bias", "attn_k.bias", "attn_v.bias"}, VectorRole::attn_q_bias},
+        Group{"made llama", {"attn_output.bias"}, VectorRole::attn_output_bias},
+        Group{"made glm4moe", {"attn_q_norm", "attn_k_norm"}, VectorRole::attn_q_norm},
+        Group{"deepseek3-mla-q8_0", {"exp_probs_b"}, VectorRole::selection_bias}}) {
+    INFO(group.model << " " << group.parts.front());
+    const auto in = [&](const std::string& name, const std::string& part) {
+      return name.find("." + part) != std::string::npos;
+    };
+    const auto all = read(group.model, without_tensors([&](const std::string& name) {
+                            for (const std::string& part : group.parts)
+                              if (in(name, part)) return true;
+                            return false;
+                          }));
+    REQUIRE(all.has_value());
+    CHECK_FALSE(all->layers.back().vector(group.role).has_value());
+    CHECK(read(group.model)->layers.back().vector(group.role).has_value());
+    if (group.parts.size() == 1) continue;
+    // One of those that belong together, in all layers.
+    for (const std::string& part : group.parts)
+      check_refused(group.model,
+                    without_tensors([&](const std::string& name) { return in(name, part); }),
+                    ErrorCode::format, {"tensor blk.0." + part, "missing, but blk.0."});
+  }
+}
+
+TEST_CASE("families: files of several forms: what is missing is named in the form of the file") {
+  const QuietLog quiet;
+  struct Case {
+    const char* model;
+    std::vector<std::string> taken;
+    const char* said;
+  };
+  for (const Case& c :
+       {Case{"made qwen3next",
+             {"attn_qkv", "attn_gate"},
+             "tensor blk.0.attn_qkv.weight: missing: neither it nor blk.0.ssm_in.weight is there"},
+        Case{"made qwen3next", {"attn_qkv"}, "tensor blk.0.attn_qkv.weight: missing"},
+        Case{"made qwen3moe",
+             {"attn_q", "attn_k", "attn_v"},
+             "tensor blk.0.attn_q.weight: missing: neither it nor blk.0.attn_qkv.weight"},
+        Case{"made qwen3moe",
+             {"ffn_gate_exps", "ffn_up_exps"},
+             "tensor blk.0.ffn_gate_exps.weight: missing: neither it nor "
+             "blk.0.ffn_gate_up_exps.weight is there"},
+        Case{"made qwen3moe",
+             {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"},
+             "tensor blk.0.ffn_down_exps.weight: missing: neither it nor "
+             "blk.0.ffn_down.0.weight"}}) {
+    const Edit take = without_tensors([&](const std::string& name) {
+      for (const std::string& base : c.taken)
+        if (name == "blk.0." + base + ".weight") return true;
+      return false;
+    });
+    check_refused(c.model, take, ErrorCode::format, {c.said});
+  }
+}
+
+TEST_CASE("families: without output.weight the embedding is the head and told, or it is refused") {
+  const QuietLog quiet;
+  const Edit no_head = without_tensors([](const auto& name) { return name == "output.weight"; });
+  const std::vector<std::string> untied = {"gpt-oss", "glm4moe", "minimax-m2", "deepseek4"};
+  for (const std::string& model : model_names()) {
+    INFO(model);
+    const std::string family = family_of(model).architecture;
+    if (std::count(untied.begin(), untied.end(), family) > 0) {
+      check_refused(model, no_head, ErrorCode::format,
+                    {"m.gguf: tensor output.weight: missing", family});
+      continue;
+    }
+    const auto tied = read(model, no_head);
+    REQUIRE(tied.has_value());
+    CHECK(tied->tied_head);
+    const auto notes = tied->notes();
+    CHECK(std::count(notes.begin(), notes.end(),
+                     "there is no output.weight: the embedding is the head (tied)") == 1);
   }
 }
 
 TEST_CASE("families: a tensor that lies the other way round is refused with its shape") {
   const QuietLog quiet;
   for (const std::string& model : model_names()) {
-    const FamilySpec& family = family_of(model);
     for (const TensorInfo& tensor : parts_of(model).tensors) {
       if (tensor.ne[1] == 1 || tensor.ne[0] == tensor.ne[1]) continue;
-      if (may_be_missing(family, tensor.name) || tensor.name == "token_embd.weight") continue;
+      // Of tables, a wrong number of rows is told in other words.
+      if (tensor.name == "output.weight" || tensor.name == "token_embd.weight") continue;
       const std::string name = tensor.name;
       check_refused(model,
                     [&](Checkpoint::Parts& parts) {
@@ -204,6 +303,7 @@ TEST_CASE("families: expert groups are held against the experts") {
   CHECK(hparams(name, groups(0, 0)).groups_used == 1);
   CHECK(hparams(name, groups(4, 2)).groups == 4);
   CHECK(hparams(name, groups(4, 2)).groups_used == 2);
+  CHECK_FALSE(hparams(name, groups(4, 2)).group_by_best);
   check_refused(name, groups(3, 2), ErrorCode::format,
                 {"deepseek2.expert_group_count", "3 groups of 8 experts"});
   check_refused(name, groups(4, 5), ErrorCode::format,
@@ -304,7 +404,7 @@ TEST_CASE("families: what takes no part is counted and told, and so is what is u
       notes("glm4moe-q8_0", extra({"v.patch_embd.weight", "v.blk.0.ln1.bias", "mm.0.weight"})),
       Catch::Equals("3 tensors that see images take no part\n"));
   CHECK_THAT(notes("glm4moe-q8_0", extra({"mtp.0.norm.weight"})),
-             Catch::StartsWith("1 tensors that predict further tokens"));
+             Catch::Equals("1 tensors that predict further tokens take no part\n"));
   CHECK_THAT(notes("glm4moe-q8_0", extra({"a.x", "b.x", "c.x", "d.x", "e\x1b.x"})),
              Catch::Equals("5 unknown tensors take no part: a.x, b.x, c.x, d.x, …\n"));
   CHECK_THAT(notes("made qwen3next", {}),
@@ -379,6 +479,29 @@ TEST_CASE("families: scores and rotations of YaRN models") {
       hparams("deepseek3-mla-q8_0", without("deepseek2.rope.scaling.yarn_log_multiplier"));
   CHECK(old.magnitude == Approx(1.36888795).epsilon(1e-6));
   CHECK(old.attention_scale == Approx(1 / std::sqrt(80.0)).epsilon(1e-6));
+}
+
+TEST_CASE("families: YaRN's borders are rounded unless the file says otherwise") {
+  CHECK(hparams("gptoss-mxfp4-q8_0").rope.truncate);
+  const std::string key = "gpt-oss.rope.scaling.yarn_truncate";
+  const auto said = [&](bool value) -> Edit {
+    return [=](Checkpoint::Parts& parts) {
+      parts.keys.push_back(key);
+      parts.meta[key] = value;
+    };
+  };
+  CHECK(hparams("gptoss-mxfp4-q8_0", said(true)).rope.truncate);
+  CHECK_FALSE(hparams("gptoss-mxfp4-q8_0", said(false)).rope.truncate);
+}
+
+TEST_CASE("families: KV heads of latent attention are one, or as many as heads") {
+  const std::string key = "deepseek2.attention.head_count_kv";
+  const std::string name = "deepseek3-mla-q8_0";
+  const std::uint64_t heads = hparams(name).heads[0];
+  CHECK(hparams(name, number(key, 1)).kv_heads[0] == 1);
+  CHECK(hparams(name, number(key, heads)).kv_heads[0] == heads);
+  check_refused(name, number(key, 2), ErrorCode::format,
+                {key, "2 (layer 0)", "1 or as many as heads, " + std::to_string(heads)});
 }
 
 TEST_CASE("families: soft caps, which none of them has, are refused and not left out") {

@@ -147,10 +147,15 @@ TEST_CASE("model: a bias or scale of a used matrix is refused where the family h
 }
 
 TEST_CASE("model: scales of experts are taken, one for each, and of the form that the file has") {
+  const QuietLog quiet;
   TinyModel model{TinyShape{}};
   model.add_random("blk.1.ffn_up_exps.scale", {8}, DType::f32);
   CHECK(read(model).layers[1].vector(VectorRole::expert_up_scale).has_value());
   CHECK_FALSE(read(model).layers[0].vector(VectorRole::expert_up_scale).has_value());
+  // Converters leave out those that are 1: told, for they may have been lost too.
+  CHECK(read(model).notes() ==
+        std::vector<std::string>{"blk.0.ffn_up_exps.scale is not there and counts as 1; "
+                                 "blk.1.ffn_up_exps.scale is there"});
   model.add_random("blk.0.ffn_down_exps.scale", {7}, DType::f32);
   check_tiny_refused(model, ErrorCode::format, {"tensor blk.0.ffn_down_exps.scale", "has shape"});
   TinyModel fused{TinyShape{}};
@@ -161,16 +166,44 @@ TEST_CASE("model: scales of experts are taken, one for each, and of the form tha
 
 TEST_CASE("model: biases of llama are taken, with the right length only") {
   TinyModel model(dense_shape());
-  model.add_random("blk.0.attn_q.bias", {128}, DType::f32);
-  model.add_random("blk.0.attn_output.bias", {64}, DType::f32);
-  model.add_random("blk.1.ffn_gate.bias", {96}, DType::f32);
+  for (const std::string block : {"blk.0.", "blk.1."}) {
+    model.add_random(block + "attn_q.bias", {128}, DType::f32);
+    model.add_random(block + "attn_k.bias", {64}, DType::f32);
+    model.add_random(block + "attn_v.bias", {64}, DType::f32);
+    model.add_random(block + "attn_output.bias", {64}, DType::f32);
+  }
   const ModelSpec spec = read(model);
   CHECK(spec.layers[0].vector(VectorRole::attn_q_bias).has_value());
-  CHECK_FALSE(spec.layers[1].vector(VectorRole::attn_q_bias).has_value());
-  CHECK(spec.layers[0].vector(VectorRole::attn_output_bias).has_value());
-  CHECK(spec.layers[1].vector(VectorRole::ffn_gate_bias).has_value());
-  model.add_random("blk.1.attn_k.bias", {128}, DType::f32);
-  check_tiny_refused(model, ErrorCode::format, {"tensor blk.1.attn_k.bias", "has shape"});
+  CHECK(spec.layers[1].vector(VectorRole::attn_output_bias).has_value());
+  CHECK_FALSE(spec.layers[1].vector(VectorRole::ffn_gate_bias).has_value());
+  TinyModel longer = model;
+  longer.take("blk.1.attn_k.bias");
+  longer.add_random("blk.1.attn_k.bias", {128}, DType::f32);
+  check_tiny_refused(longer, ErrorCode::format, {"tensor blk.1.attn_k.bias", "has shape"});
+  model.add_random("blk.1.ffn_gate.bias", {95}, DType::f32);
+  check_tiny_refused(model, ErrorCode::format, {"tensor blk.1.ffn_gate.bias", "has shape"});
+}
+
+TEST_CASE("model: biases in one layer only, or of q only, are refused and not filled with zeros") {
+  struct Case {
+    const char* there;
+    std::uint64_t count;
+    const char* missing;
+  };
+  for (const Case& c : {Case{"blk.0.attn_q.bias", 128, "blk.0.attn_k.bias"},
+                        Case{"blk.1.attn_v.bias", 64, "blk.0.attn_q.bias"},
+                        Case{"blk.1.attn_output.bias", 64, "blk.0.attn_output.bias"},
+                        Case{"blk.0.ffn_down.bias", 64, "blk.0.ffn_gate.bias"}}) {
+    TinyModel model(dense_shape());
+    model.add_random(c.there, {c.count}, DType::f32);
+    check_tiny_refused(model, ErrorCode::format,
+                       {std::string("tensor ") + c.missing + ": missing, but " + c.there});
+  }
+  TinyModel fused(dense_shape());
+  fused.fuse_qkv();
+  fused.add_random("blk.1.attn_qkv.bias", {256}, DType::f32);
+  check_tiny_refused(fused, ErrorCode::format,
+                     {"tensor blk.0.attn_qkv.bias: missing, but blk.1.attn_qkv.bias"});
 }
 
 TEST_CASE("model: tensors that nobody knows do not matter") {

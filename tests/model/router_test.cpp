@@ -162,6 +162,44 @@ TEST_CASE("router: only experts of the groups with the two best scores are chose
   CHECK(choose(rule, logits).experts == std::vector<ExpertIndex>{0, 4, 2});
 }
 
+TEST_CASE("router: groups by their best score alone, as a computation in double has it") {
+  RouterRule rule{
+      .scale = 16, .experts = 40, .used = 6, .groups = 8, .groups_used = 3, .group_by_best = true};
+  Random random(23);
+  std::size_t others = 0;
+  for (int round = 0; round < 200; ++round) {
+    const std::vector<float> logits = random.floats(rule.experts, -6, 6);
+    std::vector<double> p(logits.begin(), logits.end());
+    for (double& x : p) x = std::exp(x);
+    const double all = std::accumulate(p.begin(), p.end(), 0.0);
+    for (double& x : p) x /= all;
+    const std::size_t size = rule.experts / rule.groups;
+    std::vector<std::size_t> groups(rule.groups);
+    std::iota(groups.begin(), groups.end(), 0u);
+    const auto best = [&](std::size_t group) {
+      return *std::max_element(p.begin() + static_cast<std::ptrdiff_t>(group * size),
+                               p.begin() + static_cast<std::ptrdiff_t>((group + 1) * size));
+    };
+    std::stable_sort(groups.begin(), groups.end(),
+                     [&](std::size_t a, std::size_t b) { return best(a) > best(b); });
+    std::vector<ExpertIndex> order;
+    for (std::size_t g = 0; g < rule.groups_used; ++g)
+      for (std::size_t id = groups[g] * size; id < (groups[g] + 1) * size; ++id)
+        order.push_back(static_cast<ExpertIndex>(id));
+    std::sort(order.begin(), order.end(),
+              [&](ExpertIndex a, ExpertIndex b) { return p[a] > p[b]; });
+    const Choice choice = choose(rule, logits);
+    for (std::size_t k = 0; k < rule.used; ++k) {
+      REQUIRE(choice.experts[k] == order[k]);
+      REQUIRE(choice.weights[k] == Approx(16 * p[order[k]]).epsilon(1e-6));
+    }
+    RouterRule by_two = rule;
+    by_two.group_by_best = false;
+    others += choose(by_two, logits).experts == choice.experts ? 0 : 1;
+  }
+  CHECK(others > 20);  // the other rule chooses others: the test tells them apart
+}
+
 TEST_CASE("router: of equal groups the lower ones stay, and ids stay in order") {
   const RouterRule rule{
       .gating = Gating::sigmoid, .experts = 12, .used = 4, .groups = 6, .groups_used = 2};

@@ -1,6 +1,5 @@
 #include "tests/support/family_parts.h"
 
-#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <utility>
@@ -170,24 +169,7 @@ std::optional<Checkpoint::Parts> family_parts(const FamilySpec& family) {
 }
 
 bool may_be_missing(const FamilySpec& family, const std::string& tensor) {
-  if (tensor == "output.weight") return true;
-  const std::array<std::pair<const char*, Presence>, 12> parts = {{
-      {".attn_q_norm.weight", family.qk_norm_presence},
-      {".attn_k_norm.weight", family.qk_norm_presence},
-      {".attn_q.bias", family.qkv_bias},
-      {".attn_k.bias", family.qkv_bias},
-      {".attn_v.bias", family.qkv_bias},
-      {".attn_output.bias", family.output_bias},
-      {".attn_sinks.weight", family.sinks},
-      {".ffn_gate_inp.bias", family.router_bias},
-      {".exp_probs_b.bias", family.selection_bias},
-      {".ffn_gate_exps.bias", family.expert_bias},
-      {".ffn_up_exps.bias", family.expert_bias},
-      {".ffn_down_exps.bias", family.expert_bias},
-  }};
-  for (const auto& [end, presence] : parts)
-    if (tensor.ends_with(end)) return presence == Presence::optional;
-  return false;
+  return tensor == "rope_freqs.weight" || (tensor == "output.weight" && !family.untied);
 }
 
 }  // namespace millrace::testing

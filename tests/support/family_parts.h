@@ -14,7 +14,8 @@ namespace millrace::testing {
 // Nothing for kinds of attention that this does not know: those families need a file.
 std::optional<Checkpoint::Parts> family_parts(const FamilySpec& family);
 
-// Names of the tensors that a file of the family may leave out.
+// Whether a file of the family may leave out this tensor and no other. (Biases and norms that some
+// files have are in all layers or in none.)
 bool may_be_missing(const FamilySpec& family, const std::string& tensor);
 
 }  // namespace millrace::testing

@@ -161,6 +161,22 @@ Status gpt_oss(const Config& c, Meta& m) {
   return expert_keys(c, m, "num_local_experts", "intermediate_size");
 }
 
+// How experts are limited to groups. A file that does not say it is of a family that has one way.
+Status group_keys(const Config& c, Meta& m) {
+  MILLRACE_ASSIGN(const std::string method, c.text("topk_method"));
+  const bool by_best = method == "group_limited_greedy";
+  if (!method.empty() && method != "greedy" && method != "noaux_tc" && !by_best)
+    return c.bad("topk_method",
+                 fmt::format("'{}' is not supported (known: greedy, group_limited_greedy, "
+                             "noaux_tc)",
+                             printable(method)),
+                 ErrorCode::unsupported);
+  if (method == "greedy") return {};
+  if (by_best) m.set_own(".expert_group_by_best", true);
+  MILLRACE_TRY(copy_number(c, m, "n_group", ".expert_group_count"));
+  return copy_number(c, m, "topk_group", ".expert_group_used_count");
+}
+
 // Router settings of DeepSeek's and GLM's families.
 Status routing_keys(const Config& c, Meta& m, std::uint64_t default_function) {
   MILLRACE_ASSIGN(const std::string function, c.text("scoring_func"));
@@ -177,11 +193,7 @@ Status routing_keys(const Config& c, Meta& m, std::uint64_t default_function) {
   m.set_own(".expert_weights_norm", norm);
   MILLRACE_ASSIGN(const auto scale, c.real("routed_scaling_factor"));
   if (scale) m.set_own(".expert_weights_scale", *scale);
-  MILLRACE_ASSIGN(const std::string method, c.text("topk_method"));
-  if (method != "greedy") {
-    MILLRACE_TRY(copy_number(c, m, "n_group", ".expert_group_count"));
-    MILLRACE_TRY(copy_number(c, m, "topk_group", ".expert_group_used_count"));
-  }
+  MILLRACE_TRY(group_keys(c, m));
   MILLRACE_ASSIGN(const std::uint32_t frequency, c.number("moe_layer_freq", 1));
   if (frequency != 1)
     return c.bad("moe_layer_freq", fmt::format("{} is not supported", frequency),

@@ -51,6 +51,8 @@ Status yarn_keys(const ConfigReader& scaling, MetadataWriter& metadata) {
   if (original) metadata.set_own(".rope.scaling.original_context_length", std::uint64_t{*original});
   MILLRACE_TRY(copy_real(scaling, metadata, "beta_fast", ".rope.scaling.yarn_beta_fast"));
   MILLRACE_TRY(copy_real(scaling, metadata, "beta_slow", ".rope.scaling.yarn_beta_slow"));
+  MILLRACE_ASSIGN(const bool truncate, scaling.flag("truncate", true));
+  metadata.set_own(".rope.scaling.yarn_truncate", truncate);
   // A given magnitude replaces 1 + 0.1 ln(factor), which the key's factor multiplies.
   MILLRACE_ASSIGN(const auto magnitude, scaling.real("attention_factor"));
   if (magnitude && factor > 0)

@@ -74,6 +74,20 @@ TEST_CASE("chat format of Qwen3: reasoning stays in the running turn only") {
   CHECK(rendered(chat, old) == rendered(chat, four_turns()));
 }
 
+TEST_CASE("chat format of Qwen3 Thinking: as Qwen3, but the prompt opens the reasoning") {
+  const ChatTemplate chat = format_of("Qwen3 Thinking");
+  const std::string opened = "<|im_start|>assistant\n<think>\n";
+  for (const ChatRequest& request :
+       {only_user(), four_turns(), running_call("R1"), thinking(only_user(), false)}) {
+    const std::string plain = rendered(format_of("Qwen3"), thinking(request, true));
+    CHECK(rendered(chat, request) == plain + "<think>\n");
+    CHECK(rendered(chat, request).ends_with(opened));
+    const auto made = chat.render(request);
+    REQUIRE(made.has_value());
+    CHECK(made->in_reasoning);
+  }
+}
+
 TEST_CASE("chat format of Qwen3.5: the prompt opens the reasoning; calls as XML") {
   const ChatTemplate chat = format_of("Qwen3.5");
   CHECK(rendered(chat, only_user()) ==

@@ -147,11 +147,16 @@ Checkpoint without_template(const Family& family) {
 
 TEST_CASE("chat template: a file without one gets the format of the family it clearly is of") {
   const std::vector<std::string> chatml = {"<|im_start|>", "<|im_end|>"};
+  const char* qwen3_end = "<|im_start|>user\nU1<|im_end|>\n<|im_start|>assistant\n";
+  const char* thinking_end = "<|im_start|>assistant\n<think>\n";
   const std::vector<std::string> glm = {"[gMASK]", "<sop>", "<|observation|>"};
   const std::vector<std::string> deepseek = {"<｜User｜>", "<｜Assistant｜>", "<think>"};
   for (const Family& family : std::vector<Family>{
-           {"qwen3moe", "", chatml, "<|im_start|>user\nU1<|im_end|>\n<|im_start|>assistant\n"},
-           {"qwen2moe", "", chatml, "You are Qwen, created by Alibaba Cloud"},
+           {"qwen3moe", "Qwen3 30B A3B", chatml, qwen3_end},
+           {"qwen3moe", "Qwen3-30B-A3B-Instruct-2507", chatml, qwen3_end},
+           {"qwen3moe", "Qwen3 30B A3B Thinking 2507", chatml, thinking_end},
+           {"qwen3next", "qwen3-next-80b-a3b-thinking", chatml, thinking_end},
+           {"qwen2", "Qwen2.5 7B Instruct", chatml, "You are Qwen, created by Alibaba Cloud"},
            {"qwen35moe", "", chatml, "<|im_start|>assistant\n<think>\n"},
            {"glm4moe", "GLM-4.6", glm, "[gMASK]<sop><|user|>\nU1<|assistant|>"},
            {"glm4moe", "GLM 4.7", glm, "[gMASK]<sop><|user|>U1<|assistant|><think>"},
@@ -171,19 +176,47 @@ TEST_CASE("chat template: a file without one gets the format of the family it cl
     request.messages = {message("user", "U1")};
     const std::string shown = rendered(*chat, request);
     INFO(shown);
-    CHECK(shown.find(family.shown) != std::string::npos);
+    const std::string wanted = family.shown;
+    CHECK(shown.find(wanted) != std::string::npos);
+    if (wanted.ends_with("assistant\n")) CHECK(shown.ends_with(wanted));
   }
 }
 
+TEST_CASE("chat template: the file's name counts as the model's does") {
+  Checkpoint::Parts parts;
+  parts.files = {"Qwen3-/Qwen3-235B-A22B-Thinking-2507-Q4_K_M.gguf"};
+  parts.meta = {{"general.architecture", std::string("qwen3moe")},
+                {"general.name", std::string("Model")},
+                {"tokenizer.ggml.tokens", std::vector<std::string>{"<|im_start|>", "<|im_end|>"}}};
+  const auto chat = ChatTemplate::from_checkpoint(Checkpoint(parts));
+  REQUIRE(chat.has_value());
+  ChatRequest request;
+  request.messages = {message("user", "U1")};
+  CHECK(rendered(*chat, request).ends_with("<|im_start|>assistant\n<think>\n"));
+  parts.files = {"Qwen3-30B/model.gguf"};
+  CHECK_FALSE(ChatTemplate::from_checkpoint(Checkpoint(parts)).has_value());
+}
+
 TEST_CASE("chat template: a file without one and of no clear family is refused") {
+  const std::vector<std::string> chatml = {"<|im_start|>", "<|im_end|>"};
   for (const Family& family :
        std::vector<Family>{{"llama", "", {"<s>", "</s>"}, ""},
                            {"deepseek2", "", {"<｜User｜>", "<｜Assistant｜>", "<think>"}, ""},
-                           {"glm4moe", "", {"[gMASK]", "<sop>", "<|observation|>"}, ""}}) {
+                           {"glm4moe", "", {"[gMASK]", "<sop>", "<|observation|>"}, ""},
+                           {"qwen3moe", "", chatml, ""},
+                           {"qwen3moe", "A fine-tune", chatml, ""},
+                           {"qwen3moe", "Qwen3 Coder 30B A3B Instruct", chatml, ""},
+                           {"qwen3", "Qwen3Guard-Gen-8B", chatml, ""},
+                           {"qwen2", "QwQ 32B", chatml, ""},
+                           {"qwen2moe", "Qwen2-57B-A14B-Instruct", chatml, ""},
+                           {"qwen2", "Qwen2.5-Math-7B", chatml, ""},
+                           {"llama", "Qwen3 8B llamafied", chatml, ""}}) {
+    INFO(family.architecture << " " << family.name);
     const auto chat = ChatTemplate::from_checkpoint(without_template(family));
     REQUIRE(!chat.has_value());
     CHECK(chat.error().code == ErrorCode::unsupported);
     CHECK(chat.error().what.find("no chat template") != std::string::npos);
+    CHECK(chat.error().what.find("run without --chat") != std::string::npos);
   }
 }
 

@@ -118,8 +118,17 @@ def figures(report, usage, owner):
         "memory": report["memory"]["peak_rss_bytes"] / report["memory"]["plan_bytes"],
         "load_seconds": report["load"]["seconds"],
         "state_hash": report["state_hash"],
-        "report": report,
+        "report": kept_part(report),
     }
+
+
+def kept_part(value):
+    """A report without its text, what it says layer by layer, and the folders of this machine."""
+    if isinstance(value, dict):
+        return {key: kept_part(one) for key, one in value.items() if key not in ("text", "layers")}
+    if isinstance(value, list):
+        return [kept_part(one) for one in value]
+    return pathlib.Path(value).name if isinstance(value, str) and value.startswith("/") else value
 
 
 def run_seconds(report):

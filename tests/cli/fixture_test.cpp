@@ -38,7 +38,8 @@ TEST_CASE("fixture: says what it writes, and the program runs it") {
   const Json result = run_json({path, "-p", "the rose", "-n", "8", "--temp", "0"});
   CHECK(integer_at(result, "model.experts") == 16);
   CHECK(integer_at(result, "decode.tokens") == 7);
-  CHECK(run_program(tiny + Words{"-q", path}).err.empty());
+  CHECK(run_program(tiny + Words{"-q", folder.path("quiet.gguf")}).err.empty());
+  check_refused(tiny + Words{path}, 1, "overwrite");
 }
 
 TEST_CASE("fixture: unknown names are usage errors that list the known ones") {

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <system_error>
 #include <tuple>
 
@@ -139,21 +137,16 @@ Json way_json(const WayRate& way) {
   return json;
 }
 
-Result<std::string> read_small_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(profile_bytes_max + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) return bad("cannot be read");
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > profile_bytes_max) return bad("is too long for a profile");
-  return text;
-}
-
+// Errors name the file.
 Result<DriveProfile> profile_of(const std::string& path, const Drive& drive) {
-  MILLRACE_ASSIGN(const std::string text, read_small_file(path));
-  MILLRACE_ASSIGN(DriveProfile profile, parse_profile(text));
-  if (profile.drive_key != drive.key)
-    return bad(fmt::format("is of another drive ({})", profile.drive_name));
+  MILLRACE_ASSIGN(const std::string text, read_whole_file(path, profile_bytes_max));
+  const auto prefixed = [&](const std::string& what) {
+    return bad(fmt::format("{}: {}", printable(path, 4096), what));
+  };
+  auto profile = parse_profile(text);
+  if (!profile) return prefixed(profile.error().what);
+  if (profile->drive_key != drive.key)
+    return prefixed(fmt::format("is of another drive ({})", profile->drive_name));
   return profile;
 }
 
@@ -234,8 +227,8 @@ Status save_profile(const std::string& folder, const DriveProfile& profile) {
   if (error)
     return Error{ErrorCode::io, fmt::format("{}: the folder cannot be made: {}",
                                             printable(folder, 4096), error.message())};
-  return write_file_atomically(profile_path(folder, profile.drive_key),
-                               profile_json(profile).dump(1) + "\n");
+  return replace_file(profile_path(folder, profile.drive_key),
+                      profile_json(profile).dump(1) + "\n");
 }
 
 std::optional<DriveProfile> load_profile(const std::string& folder, const Drive& drive) {
@@ -245,9 +238,8 @@ std::optional<DriveProfile> load_profile(const std::string& folder, const Drive&
   if (!std::filesystem::exists(path, error)) return std::nullopt;
   auto profile = profile_of(path, drive);
   if (profile) return *std::move(profile);
-  log_warning(fmt::format(
-      "{}: this drive profile is ignored: it {}: measure the drive again with `millrace floor`",
-      printable(path, 4096), profile.error().what));
+  log_warning(profile.error().what +
+              ": this drive profile is ignored: measure the drive again with `millrace floor`");
   return std::nullopt;
 }
 

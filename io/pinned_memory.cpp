@@ -235,7 +235,11 @@ Result<std::vector<PinnedBlock>> PinnedMemory::allocate(std::uint64_t count,
                                                         std::uint64_t segment_bytes_max) {
   std::vector<PinnedBlock> blocks;
   if (count == 0 || bytes_each == 0) return blocks;
-  if (absurd(count, bytes_each)) return refused(UINT64_MAX, "planning", ENOMEM);
+  if (absurd(count, bytes_each)) {
+    std::uint64_t bytes = 0;
+    if (__builtin_mul_overflow(count, bytes_each, &bytes)) bytes = UINT64_MAX;
+    return refused(bytes, "planning", ENOMEM);
+  }
   const SegmentPlan plan = plan_segments(bytes_each, segment_bytes_max);
   const std::uint64_t segments_more = (count + plan.blocks_each - 1) / plan.blocks_each;
   if (segments_.size() + segments_more > limits::segments_max) {

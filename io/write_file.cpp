@@ -11,7 +11,9 @@
 #include <system_error>
 
 #include "io/errno_text.h"
+#include "io/file.h"
 #include "runtime/base/log.h"
+#include "runtime/base/units.h"
 
 namespace millrace {
 
@@ -61,6 +63,10 @@ Status write_file_atomically(const std::string& named, std::string_view bytes) {
   struct stat about = {};
   if (stat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode))
     return write_in_place(path, bytes);
+  return replace_file(path, bytes);
+}
+
+Status replace_file(const std::string& path, std::string_view bytes) {
   const std::string beside = fmt::format("{}.{}.new", path, getpid());
   const int fd = open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return failure(path, "cannot be created", errno);
@@ -71,6 +77,17 @@ Status write_file_atomically(const std::string& named, std::string_view bytes) {
   if (code == 0) return {};
   unlink(beside.c_str());
   return failure(path, "writing", code);
+}
+
+Result<std::string> read_whole_file(const std::string& path, std::uint64_t bytes_max) {
+  MILLRACE_ASSIGN(const File file, File::open(path, DirectMode::off));
+  if (file.size_bytes() > bytes_max)
+    return Error{ErrorCode::format,
+                 fmt::format("{}: is too long: {}, at most {}", printable(path, 4096),
+                             format_bytes(file.size_bytes()), format_bytes(bytes_max))};
+  std::string text(file.size_bytes(), '\0');
+  MILLRACE_TRY(file.read_exactly(0, text.data(), text.size()));
+  return text;
 }
 
 }  // namespace millrace

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "io/errno_text.h"
 #include "runtime/base/limits.h"
@@ -53,17 +54,31 @@ bool next_number(Fields& fields, Number& number) {
 
 class Parser {
  public:
-  Parser(std::string_view text, const std::string& name) : text_(text), name_(name) {}
+  explicit Parser(const std::string& name) : name_(name) {}
 
-  Result<RoutingRecord> run() {
-    while (!text_.empty()) {
-      const std::size_t end = text_.find('\n');
-      std::string_view line = text_.substr(0, end);
-      text_ = end == std::string_view::npos ? std::string_view() : text_.substr(end + 1);
-      ++line_;
-      if (line.ends_with('\r')) line.remove_suffix(1);
-      if (!line.empty()) MILLRACE_TRY(take(line));
+  // The next part of the text, cut anywhere. Of lines only one that is not whole yet is kept.
+  Status feed(std::string_view part) {
+    while (!part.empty()) {
+      const std::size_t end = part.find('\n');
+      const bool whole = end != std::string_view::npos;
+      const std::string_view piece = part.substr(0, end);
+      part.remove_prefix(whole ? end + 1 : part.size());
+      if (begun_.size() + piece.size() > line_bytes_max) {
+        ++line_;
+        return wrong(fmt::format("longer than {} bytes: this is no routing trace", line_bytes_max));
+      }
+      if (whole && begun_.empty()) {
+        MILLRACE_TRY(take_line(piece));
+      } else {
+        begun_ += piece;
+        if (whole) MILLRACE_TRY(take_begun());
+      }
     }
+    return {};
+  }
+
+  Result<RoutingRecord> finish() {
+    MILLRACE_TRY(take_begun());
     if (record_.rows.empty()) return wrong("there are no rows");
     complete_header();
     MILLRACE_TRY(check_against_header());
@@ -73,6 +88,17 @@ class Parser {
  private:
   Error wrong(const std::string& what) const {
     return {ErrorCode::usage, fmt::format("{}:{}: {}", name_, line_, what)};
+  }
+
+  Status take_begun() {
+    const std::string line = std::exchange(begun_, {});
+    return line.empty() ? Status() : take_line(line);
+  }
+
+  Status take_line(std::string_view line) {
+    if (++line_ > lines_max) return wrong(fmt::format("more than {} lines", lines_max));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    return line.empty() ? Status() : take(line);
   }
 
   Status take(std::string_view line) {
@@ -133,8 +159,8 @@ class Parser {
   Status row(std::string_view line) {
     RoutingRow made;
     made.first = static_cast<std::uint32_t>(record_.experts.size());
-    if (record_.experts.size() > rows_max)
-      return wrong(fmt::format("more than {} choices", rows_max));
+    if (record_.experts.size() > choices_max || record_.rows.size() >= rows_max)
+      return wrong(fmt::format("more than {} rows or {} choices", rows_max, choices_max));
     Fields fields(line);
     MILLRACE_TRY(other_ ? other_row(fields, made) : own_row(fields, made));
     if (!fields.over()) return wrong("more fields than columns");
@@ -227,8 +253,12 @@ class Parser {
     return {};
   }
 
-  static constexpr std::size_t rows_max = std::size_t{1} << 28;
-  std::string_view text_;
+  // What a file may make of memory, however small it is when compressed.
+  static constexpr std::size_t rows_max = std::size_t{1} << 24;
+  static constexpr std::uint64_t lines_max = 2 * rows_max;
+  static constexpr std::size_t choices_max = std::size_t{1} << 27;
+  static constexpr std::size_t line_bytes_max = std::size_t{1} << 16;
+  std::string begun_;  // a line whose end has not come yet
   const std::string& name_;
   std::uint64_t line_ = 0;
   std::size_t columns_ = 0;
@@ -243,31 +273,35 @@ struct CloseGzip {
 }  // namespace
 
 Result<RoutingRecord> parse_routing(std::string_view text, const std::string& name) {
-  return Parser(text, name).run();
+  Parser parser(name);
+  MILLRACE_TRY(parser.feed(text));
+  return parser.finish();
 }
 
-Result<RoutingRecord> read_routing(const std::string& path) {
+Result<RoutingRecord> read_routing(const std::string& path, const std::atomic<bool>* cancel) {
   const std::unique_ptr<gzFile_s, CloseGzip> file(gzopen(path.c_str(), "rb"));
   if (file == nullptr)
     return Error{ErrorCode::io,
                  fmt::format("{}: {}", path, errno_text(errno != 0 ? errno : ENOMEM))};
   constexpr std::size_t text_bytes_max = std::size_t{1} << 30;
-  std::string text;
+  std::size_t text_bytes = 0;
+  Parser parser(path);
   std::vector<char> part(std::size_t{1} << 18);
   for (;;) {
     const int count = gzread(file.get(), part.data(), static_cast<unsigned>(part.size()));
+    if (cancel != nullptr && cancel->load()) return Error{ErrorCode::cancelled, "interrupted"};
     if (count < 0) {
       int code = 0;
       const std::string cause = gzerror(file.get(), &code);
       return Error{ErrorCode::io,
                    fmt::format("{}: {}", path, code == Z_ERRNO ? errno_text(errno) : cause)};
     }
-    text.append(part.data(), static_cast<std::size_t>(count));
-    if (text.size() > text_bytes_max)
+    text_bytes += static_cast<std::size_t>(count);
+    if (text_bytes > text_bytes_max)
       return Error{ErrorCode::usage, fmt::format("{}: more than 1 GiB of text", path)};
-    if (count == 0) break;
+    if (count == 0) return parser.finish();
+    MILLRACE_TRY(parser.feed({part.data(), static_cast<std::size_t>(count)}));
   }
-  return parse_routing(text, path);
 }
 
 Status write_routing(const RoutingRecord& record, const std::string& path) {

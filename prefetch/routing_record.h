@@ -3,6 +3,7 @@
 // from a file. Plain data once read; functions are pure but for the reading.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -41,8 +42,10 @@ struct RoutingRecord {
 
 // `usage` errors say "NAME:LINE: what is wrong"; a record without rows is one.
 Result<RoutingRecord> parse_routing(std::string_view text, const std::string& name);
-// `io` if the file cannot be read or is a damaged gzip.
-Result<RoutingRecord> read_routing(const std::string& path);
+// The same of a file, line by line as it is read and inflated. `io` if it cannot be read or is a
+// damaged gzip; `cancelled`.
+Result<RoutingRecord> read_routing(const std::string& path,
+                                   const std::atomic<bool>* cancel = nullptr);
 // Writes it in the form that --trace writes.
 Status write_routing(const RoutingRecord& record, const std::string& path);
 

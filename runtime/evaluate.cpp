@@ -69,14 +69,18 @@ Status run_logits(Engine& engine, const LogitsRun& run,
   return engine.check_files();
 }
 
-Status check_windows(const Engine& engine, std::size_t tokens, std::uint32_t window) {
-  if (window < 4 || window > engine.plan().context)
+Status check_windows(const Engine& engine, std::size_t tokens, std::uint32_t window,
+                     const std::string& text_name) {
+  constexpr std::uint32_t window_min = 4;
+  if (window < window_min)
     return Error{ErrorCode::usage,
-                 fmt::format("windows of {} tokens: 4 to the context of {} are possible (-c)",
-                             window, engine.plan().context)};
+                 fmt::format("-c {}: a window needs at least {} tokens", window, window_min)};
+  if (window > engine.plan().context)
+    return Error{ErrorCode::usage, fmt::format("windows of {} tokens: the context holds {} (-c)",
+                                               window, engine.plan().context)};
   if (tokens < window)
-    return Error{ErrorCode::usage,
-                 fmt::format("the text has {} tokens, one window needs {}", tokens, window)};
+    return Error{ErrorCode::usage, fmt::format("{} has {} tokens, one window needs {} (-c)",
+                                               text_name, tokens, window)};
   return {};
 }
 

@@ -43,7 +43,8 @@ struct Perplexity {
 };
 
 // `usage` error if the text is shorter than one window, or a window longer than the context.
-Status check_windows(const Engine& engine, std::size_t tokens, std::uint32_t window);
+Status check_windows(const Engine& engine, std::size_t tokens, std::uint32_t window,
+                     const std::string& text_name = "the text");
 
 // Windows of run.window tokens, each from an empty context (its first token replaced by BOS where
 // the model wants one); the second half is scored. At most windows_max windows (0: all). `progress`

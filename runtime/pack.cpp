@@ -256,15 +256,15 @@ Result<PackResult> pack_model(const ModelSpec& spec, const std::vector<ExpertKey
   MILLRACE_ASSIGN(const std::uint64_t identity, model_identity(spec));
   PackIndex index = plan_pack(spec.experts, order, identity);
   const PackResult planned{index.file_bytes, order.size(), 0};
-  const auto before = left_behind(OutputFile::part_path(path), index);
+  MILLRACE_ASSIGN(std::vector<File> sources, open_files(spec, DirectMode::automatic));
+  MILLRACE_ASSIGN(OutputFile file,
+                  OutputFile::create(path, index.file_bytes, OutputFile::Existing::continued));
+  file.keep_unfinished();
+  const auto before = left_behind(OutputFile::part_path(path), index);  // nobody else writes it now
   if (before) index = *before;
+  MILLRACE_TRY(before ? file.reserve() : file.restart());
   PackResult result = planned;
   result.resumed = index.packed;
-  MILLRACE_ASSIGN(std::vector<File> sources, open_files(spec, DirectMode::automatic));
-  MILLRACE_ASSIGN(OutputFile file, OutputFile::create(path, index.file_bytes,
-                                                      before ? OutputFile::Existing::continued
-                                                             : OutputFile::Existing::replaced));
-  file.keep_unfinished();
   Packing packing(spec, order, std::move(index), std::move(sources), std::move(file));
   const Status done = packing.run(progress, cancel);
   progress.clear();

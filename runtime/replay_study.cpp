@@ -11,6 +11,7 @@
 #include "model/model_spec.h"
 #include "prefetch/policies/clairvoyant.h"
 #include "prefetch/replay.h"
+#include "runtime/base/limits.h"
 #include "runtime/base/log.h"
 #include "runtime/estimate/predict.h"
 
@@ -68,6 +69,9 @@ Result<Pool> pool_of_figures(const ReplayOptions& options, const RoutingRecord& 
   if (options.expert_bytes == 0 && sizes.size() > 1)
     note = fmt::format("experts of {} sizes: all taken as {}, their mean", sizes.size(),
                        format_bytes(bytes));
+  if (options.experts != 0 && options.experts < record.header.experts)
+    return Error{ErrorCode::usage, fmt::format("--experts {}: {} has {}", options.experts,
+                                               options.trace_path, record.header.experts)};
   const std::uint32_t experts = std::max(options.experts, record.header.experts);
   const ExpertExtents extents = extents_of_shape(routed_layers(record), experts, bytes);
   const std::vector<std::uint32_t> blocks = {1};
@@ -266,6 +270,19 @@ std::vector<std::string> policies_of(const ReplayOptions& options) {
   return names;
 }
 
+// Times and rates that are numbers, and not beyond what any machine has.
+Status check_pricing(const ReplayOptions& options) {
+  constexpr double rate_max = 1e13, seconds_max = 1e6;
+  const double rate = options.drive_bytes_per_second, seconds = options.compute_seconds;
+  if (!(rate >= 0 && rate <= rate_max))
+    return Error{ErrorCode::usage, fmt::format("--drive-gbps {:g}: must be above 0, at most {:g}",
+                                               rate / 1e9, rate_max / 1e9)};
+  if (!(seconds >= 0 && seconds <= seconds_max))
+    return Error{ErrorCode::usage, fmt::format("--compute-ms {:g}: must be 0 to {:g}",
+                                               seconds * 1e3, seconds_max * 1e3)};
+  return {};
+}
+
 Status check_options(const ReplayOptions& options) {
   if (options.capacities.empty())
     return Error{ErrorCode::usage, "--capacity: give at least one, as 5%,10%,25%"};
@@ -278,8 +295,13 @@ Status check_options(const ReplayOptions& options) {
                  fmt::format("--warmup {}: must be 0 to less than 1", options.warmup)};
   if (!(options.ahead >= 0 && options.ahead <= 1))
     return Error{ErrorCode::usage, fmt::format("--ahead {}: must be 0 to 1", options.ahead)};
-  if (options.drive_bytes_per_second < 0 || options.compute_seconds < 0)
-    return Error{ErrorCode::usage, "--drive-gbps and --compute-ms must not be negative"};
+  if (options.experts > limits::experts_max)
+    return Error{ErrorCode::usage,
+                 fmt::format("--experts {}: at most {}", options.experts, limits::experts_max)};
+  if (options.expert_bytes > limits::segment_bytes_max)
+    return Error{ErrorCode::usage, fmt::format("--expert-bytes {}: at most {}",
+                                               options.expert_bytes, limits::segment_bytes_max)};
+  MILLRACE_TRY(check_pricing(options));
   if (!(options.expert_share >= 0 && options.expert_share <= 1))
     return Error{ErrorCode::usage,
                  fmt::format("--expert-share {}: must be 0 to 1", options.expert_share)};
@@ -321,7 +343,7 @@ Status check_trace_of_model(const RoutingRecord& record, const std::string& trac
 
 Result<ReplayStudy> study_replay(const ReplayOptions& options) {
   MILLRACE_TRY(check_options(options));
-  MILLRACE_ASSIGN(const RoutingRecord record, read_routing(options.trace_path));
+  MILLRACE_ASSIGN(const RoutingRecord record, read_routing(options.trace_path, options.cancel));
   ReplayStudy made;
   made.trace = record.header;
   made.priced = options.drive_bytes_per_second > 0;
@@ -335,6 +357,8 @@ Result<ReplayStudy> study_replay(const ReplayOptions& options) {
   for (const SizeSpec& capacity : options.capacities) {
     const std::size_t first = made.rows.size();
     for (const std::string& name : names) {
+      if (options.cancel != nullptr && options.cancel->load())
+        return Error{ErrorCode::cancelled, "interrupted"};
       MILLRACE_ASSIGN(ReplayRow row, study.row(name, capacity));
       made.rows.push_back(std::move(row));
     }

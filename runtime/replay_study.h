@@ -2,6 +2,7 @@
 // and prices what it counts in time. Pure but for reading the trace and a model's header.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ struct ReplayOptions {
   double ahead = 0;            // share of the missing that is guessed in time
   std::string priced_by;       // where these are from; empty: flags
   std::uint32_t shuffle_seed = 1;
+  const std::atomic<bool>* cancel = nullptr;  // looked at between policies
 };
 
 // Rates are 0..1, of requests. "Warm": of the tokens after the warm-up.
@@ -72,7 +74,7 @@ Status check_trace_of_model(const RoutingRecord& record, const std::string& trac
                             const ModelFigures& model);
 
 // `usage` errors: no such policy, a capacity below the smallest that works (named), a trace of
-// another model, no sizes known.
+// another model, no sizes known. `cancelled`.
 Result<ReplayStudy> study_replay(const ReplayOptions& options);
 
 std::string replay_table(const ReplayStudy& study);

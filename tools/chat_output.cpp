@@ -1,5 +1,7 @@
 #include "tools/chat_output.h"
 
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <ctime>
 #include <utility>
@@ -35,6 +37,10 @@ Result<ChatPrompt> chat_prompt(const Tokenizer& tokenizer, const Checkpoint& che
   MILLRACE_ASSIGN(const RenderedChat rendered, chat.render(request));
   ChatPrompt prompt;
   MILLRACE_ASSIGN(prompt.ids, encode_chat(tokenizer, rendered));
+  if (prompt.ids.empty())
+    return Error{ErrorCode::format,
+                 fmt::format("{}: its chat template makes nothing of the message: leave out --chat",
+                             checkpoint.files().front())};
   prompt.format = output_format(chat.source(false));
   prompt.in_reasoning = rendered.in_reasoning;
   return prompt;

@@ -49,6 +49,17 @@ int say(const CLI::App& app, const CLI::ParseError& error) {
   return asked ? 0 : 1;
 }
 
+// With the flags that would help, of those that the command has.
+int out_of_memory(const CLI::App& app) {
+  std::string flags;
+  for (const CLI::App* command : app.get_subcommands())
+    for (const char* name : {"--cache", "--ctx", "--ub", "--threads", "--size"})
+      if (command->get_option_no_throw(name) != nullptr)
+        flags += (flags.empty() ? ": lower " : " or ") + std::string(name);
+  std::fprintf(stderr, "millrace: error: out of memory%s\n", flags.c_str());
+  return 4;
+}
+
 int run_program(int argc, char** argv) {
   CLI::App app{
       "millrace: runs Mixture-of-Experts models that are larger than memory, streaming their "
@@ -90,6 +101,8 @@ int run_program(int argc, char** argv) {
     app.parse(normalise(argc, argv));
   } catch (const CLI::ParseError& error) {
     return say(app, error);
+  } catch (const std::bad_alloc&) {
+    return out_of_memory(app);
   }
   if (app.get_subcommands().empty()) {
     std::fputs(app.help().c_str(), stderr);
@@ -107,7 +120,7 @@ int main(int argc, char** argv) {
   try {
     return run_program(argc, argv);
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "millrace: error: out of memory: lower --cache, -c, -ub or -t\n");
+    std::fprintf(stderr, "millrace: error: out of memory\n");
     return 4;
   } catch (
       const std::exception& error) {  // the outermost of the three doors for others' exceptions

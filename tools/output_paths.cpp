@@ -9,9 +9,12 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 
+#include "io/file.h"
 #include "io/write_file.h"
 #include "model/format/open.h"
+#include "model/format/pack_file.h"
 
 namespace millrace::tools {
 
@@ -23,6 +26,7 @@ struct Place {
   ino_t inode = 0;
   std::string name;     // empty if the file exists
   bool shared = false;  // a character device: writing to it overwrites nothing
+  bool regular = false;
   bool operator==(const Place& other) const {
     return device == other.device && inode == other.inode && name == other.name;
   }
@@ -36,11 +40,11 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
 std::optional<Place> find_place(const std::string& path) {
   struct stat found = {};
   if ((path == "-" ? fstat(STDIN_FILENO, &found) : stat(path.c_str(), &found)) == 0)
-    return Place{found.st_dev, found.st_ino, {}, S_ISCHR(found.st_mode)};
+    return Place{found.st_dev, found.st_ino, {}, S_ISCHR(found.st_mode), S_ISREG(found.st_mode)};
   if (errno != ENOENT) return std::nullopt;
   const std::filesystem::path made = behind_links(path);
   if (stat(folder_of(made).c_str(), &found) != 0) return std::nullopt;
-  return Place{found.st_dev, found.st_ino, made.filename().string(), false};
+  return Place{found.st_dev, found.st_ino, made.filename().string()};
 }
 
 // 0, or why `path` cannot be opened for writing.
@@ -51,6 +55,36 @@ int why_not_writable(const std::string& path, const Place& place) {
   if (stat(path.c_str(), &found) != 0) return errno;
   if (S_ISDIR(found.st_mode)) return EISDIR;
   return access(path.c_str(), W_OK) == 0 ? 0 : errno;
+}
+
+// Whether these are the first bytes of a safetensors file: the length of its header, then that, a
+// JSON object.
+bool begins_as_safetensors(std::string_view start) {
+  constexpr std::size_t length_bytes = 8;
+  constexpr std::uint64_t header_bytes_max = std::uint64_t{1} << 40;
+  if (start.size() <= length_bytes || start[length_bytes] != '{') return false;
+  std::uint64_t header = 0;
+  for (std::size_t i = length_bytes; i-- > 0;) header = header << 8 | std::uint8_t(start[i]);
+  return header > 0 && header < header_bytes_max;
+}
+
+// What an existing file holds that nobody wants to lose; empty: nothing of that kind.
+std::string what_is_lost(const NamedPath& output) {
+  const std::string& path = output.path;
+  const auto file = File::open(path, DirectMode::off);  // what cannot be read is judged by its name
+  std::string start;
+  if (file) {
+    start.resize(std::min<std::uint64_t>(file->size_bytes(), 16));
+    if (!file->read_exactly(0, start.data(), start.size())) start.clear();
+  }
+  const auto named = [](const std::filesystem::path& name) {
+    return name.extension() == ".safetensors";
+  };
+  if (start.starts_with("GGUF")) return "a model (GGUF)";
+  if (start.starts_with(PackIndex::magic) && !output.pack_goes_on) return "a packed pool";
+  if (begins_as_safetensors(start) || named(path) || named(behind_links(path)))
+    return "a part of a model (safetensors)";
+  return {};
 }
 
 struct Known {
@@ -82,6 +116,12 @@ Status check_outputs(const std::vector<NamedPath>& outputs, const std::vector<Na
                    fmt::format("{} {}: is the same file as {} {}, which it would overwrite: give "
                                "another path",
                                output.flag, output.path, same->named->flag, same->named->path)};
+    const std::string lost = place->regular ? what_is_lost(output) : std::string();
+    if (!lost.empty())
+      return Error{ErrorCode::usage,
+                   fmt::format("{} {}: is {}, which it would overwrite: give another path, or "
+                               "remove that file first",
+                               output.flag, output.path, lost)};
     known.push_back({&output, *place});
   }
   return {};

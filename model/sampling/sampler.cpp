@@ -34,6 +34,9 @@ float largest_logit(std::span<const Candidate> candidates) noexcept {
 }
 
 Error bad_option(const char* flag, float value, const char* expected) {
+  if (std::isinf(value))
+    return {ErrorCode::usage,
+            fmt::format("{} is infinite or too large, but must be {}", flag, expected)};
   return {ErrorCode::usage, fmt::format("{} is {}, but must be {}", flag, value, expected)};
 }
 

@@ -136,9 +136,14 @@ class Estimator {
     layout_ = SlotLayout(model_.spec.experts, blocks_);
     machine_ = read_machine();
     describe();
+    MILLRACE_TRY(go_on());
     MILLRACE_TRY(measure());
     MILLRACE_TRY(find_routing());
-    for (const std::uint64_t ram : budgets()) estimate_.budgets.push_back(make_budget(ram));
+    for (const std::uint64_t ram : budgets()) {
+      MILLRACE_TRY(go_on());
+      estimate_.budgets.push_back(make_budget(ram));
+    }
+    MILLRACE_TRY(go_on());
     choose_preset();
     assume();
     return std::move(estimate_);
@@ -147,6 +152,10 @@ class Estimator {
  private:
   // Where the model lies or would lie.
   std::string place() const { return model_.shape ? "." : options_.model; }
+  Status go_on() const {
+    if (options_.cancel == nullptr || !options_.cancel->load()) return {};
+    return Error{ErrorCode::cancelled, "interrupted"};
+  }
   void describe();
   Status measure();
   Status find_routing();
@@ -200,7 +209,7 @@ Status Estimator::measure() {
 Status Estimator::find_routing() {
   const std::string& path = options_.routing_path;
   if (!path.empty()) {
-    MILLRACE_ASSIGN(RoutingRecord record, read_routing(path));
+    MILLRACE_ASSIGN(RoutingRecord record, read_routing(path, options_.cancel));
     MILLRACE_ASSIGN(routing_, decoded_part(std::move(record), path, model_.spec));
     return {};
   }
@@ -302,6 +311,11 @@ void Estimator::assume() {
 
 }  // namespace
 
-Result<Estimate> estimate_model(const EstimateOptions& options) { return Estimator(options).run(); }
+Result<Estimate> estimate_model(const EstimateOptions& options) {
+  if (options.config.context > limits::context_max)
+    return Error{ErrorCode::usage, fmt::format("-c {}: at most {} positions",
+                                               options.config.context, limits::context_max)};
+  return Estimator(options).run();
+}
 
 }  // namespace millrace

@@ -2,6 +2,7 @@
 // known shape, the drive's profile and a short measurement of the kernels.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@ struct EstimateOptions {
   std::string routing_path;  // a trace of the model; empty: what is kept of earlier runs
   std::vector<std::uint64_t> ram_bytes;  // budgets; empty: a ladder up to all of the model
   EngineConfig config;                   // context, threads, batch; sizes come from the budgets
+  const std::atomic<bool>* cancel = nullptr;  // looked at between measuring and budgets
 };
 
 struct Budget {
@@ -44,7 +46,8 @@ struct Estimate {
   std::vector<std::string> assumptions;
 };
 
-// Errors of the model's header as of a run, `memory` if nothing can be measured.
+// Errors of the model's header as of a run, `usage` (a context beyond any model's), `memory` if
+// nothing can be measured, `cancelled`.
 Result<Estimate> estimate_model(const EstimateOptions& options);
 
 std::string estimate_table(const Estimate& estimate);

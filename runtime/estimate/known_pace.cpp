@@ -9,11 +9,13 @@
 #include "io/write_file.h"
 #include "runtime/base/json.h"
 #include "runtime/base/log.h"
-#include "runtime/evaluate.h"
+#include "runtime/base/units.h"
 
 namespace millrace {
 
 namespace {
+
+constexpr std::uint64_t pace_bytes_max = 64 * KiB;
 
 std::string path_of(const PaceKey& key) {
   return fmt::format("{}/pace-{}-{}-{}.json", key.folder, key.model, key.isa, key.threads);
@@ -40,7 +42,7 @@ std::optional<KnownPace> load_pace(const PaceKey& key) {
   const std::string path = path_of(key);
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return std::nullopt;
-  const auto text = read_text_file(path);
+  const auto text = read_whole_file(path, pace_bytes_max);
   auto pace = text ? parse_pace(*text) : Result<KnownPace>(text.error());
   if (pace) return *pace;
   log_warning(fmt::format("{}: ignored: {}", printable(path, 4096), pace.error().what));
@@ -56,7 +58,7 @@ Status save_pace(const PaceKey& key, const TokenTimes& times, double compute_sec
   const Json json = Json::object().set("factor", factor).set("runs", known ? known->runs + 1 : 1u);
   std::error_code error;
   std::filesystem::create_directories(key.folder, error);
-  return write_file_atomically(path_of(key), json.dump(1) + "\n");
+  return replace_file(path_of(key), json.dump(1) + "\n");
 }
 
 ComputeSpeed paced(ComputeSpeed measured, const std::optional<KnownPace>& pace) noexcept {

@@ -1,6 +1,7 @@
 #include "runtime/estimate/known_routing.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -188,7 +189,9 @@ Status save_routing(const std::string& folder, const std::string& key, const Mod
   tail.append_to(record, 1);
   std::error_code error;
   fs::create_directories(folder, error);
-  const std::string path = routing_path(folder, key), made = path + ".new";
+  const std::string path = routing_path(folder, key);
+  const std::string made = fmt::format("{}.{}.new", path, getpid());
+  fs::remove(made, error);  // whatever stands there, also a pipe
   MILLRACE_TRY(write_routing(record, made));
   fs::rename(made, path, error);
   if (error) return Error{ErrorCode::io, path + ": " + error.message()};

@@ -84,6 +84,9 @@ Status ScratchFile::fill(const std::string& folder, std::uint64_t bytes, double 
 Result<ScratchFile> ScratchFile::create(const std::string& folder, std::uint64_t bytes,
                                         double seconds_max, const std::atomic<bool>& cancel,
                                         FunctionRef<void(double)> progress) {
+  if (bytes < smallest_bytes)
+    return Error{ErrorCode::usage, fmt::format("--size {}: a scratch file needs at least {}",
+                                               format_bytes(bytes), format_bytes(smallest_bytes))};
   struct statvfs about = {};
   if (statvfs(folder.c_str(), &about) != 0) return failed(folder, errno_text(errno));
   const std::uint64_t free = std::uint64_t{about.f_bavail} * about.f_frsize;

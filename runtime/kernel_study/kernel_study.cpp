@@ -119,8 +119,8 @@ void fill_in(KernelStudy& study) {
 class TeamStudy {
  public:
   TeamStudy(KernelStudy& study, std::span<const KernelTable* const> tables,
-            const ActivationSample& inputs, StudyTeam team)
-      : study_(study), tables_(tables), inputs_(inputs), team_(std::move(team)) {}
+            const ActivationSample& inputs, StudyTeam team, const std::atomic<bool>& cancel)
+      : study_(study), tables_(tables), inputs_(inputs), team_(std::move(team)), cancel_(cancel) {}
 
   Status make_memory(std::span<const DType> types) {
     std::uint64_t bytes = 0;
@@ -137,6 +137,7 @@ class TeamStudy {
     return {};
   }
 
+  // Half done if it was cancelled.
   void measure(DType type, Residency residency, std::uint32_t tokens) {
     const WeightSample sample = sample_of(type, residency);
     const auto fill = [&](unsigned i) { sample.fill(blocks_[i].data, i); };
@@ -148,11 +149,12 @@ class TeamStudy {
     const std::size_t first = study_.figures.size();
     for (const KernelTable* table : tables_) study_.figures.push_back(open_figure(*table));
     std::vector<unsigned> passes;
-    for (std::size_t i = 0; i < tables_.size(); ++i)
+    for (std::size_t i = 0; i < tables_.size() && !cancel_.load(); ++i)
       passes.push_back(warm_up(*tables_[i], study_.figures[first + i]));
     for (unsigned repeat = 0; repeat < study_.options.repeats; ++repeat) {
-      if (tokens == 1) read_loop();
+      if (tokens == 1 && !cancel_.load()) read_loop();
       for (std::size_t i = 0; i < tables_.size(); ++i) {
+        if (cancel_.load()) return;
         const bool slow = residency == Residency::memory || tokens > 1;
         if (i == 0 && repeat >= (slow ? 1 : scalar_repeats_max)) continue;
         repeat_product(*tables_[i], passes[i], study_.figures[first + i]);
@@ -239,6 +241,7 @@ class TeamStudy {
   std::span<const KernelTable* const> tables_;
   const ActivationSample& inputs_;
   StudyTeam team_;
+  const std::atomic<bool>& cancel_;
   PinnedMemory memory_;
   std::vector<PinnedBlock> blocks_;  // one a thread
   Cell cell_{};
@@ -294,14 +297,14 @@ Result<KernelStudy> study_kernels(const KernelStudyOptions& options, ProgressLin
   const std::size_t cells = study.options.threads.size() * types.size() * 3;
   for (const unsigned threads : study.options.threads) {
     MILLRACE_ASSIGN(StudyTeam made, StudyTeam::create(threads));
-    TeamStudy team(study, tables, inputs, std::move(made));
+    TeamStudy team(study, tables, inputs, std::move(made), cancel);
     MILLRACE_TRY(team.make_memory(types));
     for (const DType type : types) {
       const auto measure = [&](Residency residency, std::uint32_t tokens) -> Status {
-        if (cancel.load()) return Error{ErrorCode::cancelled, "cancelled while measuring kernels"};
         progress.show("measuring", static_cast<double>(done++) / static_cast<double>(cells),
                       cell_text(type, residency, threads, tokens));
-        team.measure(type, residency, tokens);
+        if (!cancel.load()) team.measure(type, residency, tokens);
+        if (cancel.load()) return Error{ErrorCode::cancelled, "cancelled while measuring kernels"};
         return {};
       };
       MILLRACE_TRY(measure(Residency::l2, 1));

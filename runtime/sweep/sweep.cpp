@@ -34,6 +34,10 @@ Status check_options(const SweepOptions& options) {
   if (options.settings.empty()) return Error{ErrorCode::usage, "there is nothing to compare"};
   if (options.repeat == 0)
     return Error{ErrorCode::usage, "--repeat 0: each setting must be run at least once"};
+  constexpr std::uint32_t repeat_max = 1000;
+  if (options.repeat > repeat_max)
+    return Error{ErrorCode::usage,
+                 fmt::format("--repeat {}: at most {}", options.repeat, repeat_max)};
   if (options.tokens == 0)
     return Error{ErrorCode::usage, "-n 0: at least one token must be measured"};
   if (options.prompt.empty())

@@ -55,6 +55,7 @@ TEST_CASE("bench: what cannot be compared is refused by its flag") {
   };
   const TempFolder folder;
   const std::vector<Refused> cases = {{{"--repeat", "0"}, 1, "--repeat 0"},
+                                      {{"--repeat", "4294967295"}, 1, "--repeat 4294967295"},
                                       {{"-n", "0"}, 1, "-n 0"},
                                       {{"-t", "0"}, 1, "--threads 0"},
                                       {{"-t", "1,x"}, 1, "--threads x"},

@@ -88,6 +88,7 @@ TEST_CASE("run --chat: a hostile template is refused by name and reason, not fol
        "{{ n.s }}",
        "grows beyond"},
       {"{{ 'a' * 1000000000000 }}", "grows beyond"},
+      {"{{ 'a'.ljust(2000000000) }}", "grows beyond"},
       {"{% for m in messages %}{{ m.content }}", "endfor is missing"},
   };
   for (const Case& hostile : cases) {
@@ -100,5 +101,16 @@ TEST_CASE("run --chat: a hostile template is refused by name and reason, not fol
     CHECK(contains(outcome.err, "hostile.gguf"));
     CHECK(contains(outcome.err, "template, line 1: "));
     CHECK(contains(outcome.err, hostile.reason));
+  }
+}
+
+TEST_CASE("run --chat: a template that makes nothing is told apart from a prompt that is empty") {
+  const TempFolder folder;
+  const std::string model = folder.write("nothing.gguf", with_template(""));
+  for (const Words& more : {Words{}, Words{"-np", "2"}}) {
+    const Outcome outcome = run_program(chat(model) + more);
+    CAPTURE(outcome.err);
+    CHECK(outcome.code == 3);
+    CHECK(contains(outcome.err, "nothing.gguf: its chat template makes nothing"));
   }
 }

@@ -88,7 +88,8 @@ TEST_CASE("logits: no ids, ids outside the vocabulary and half a request are ref
   const std::string out = folder.path("out");
   const std::string ids = folder.write("ids", "[1]");
   check_usage({"logits", "--tokens", folder.write("none", "[]"), "-o", out}, 1, "no token ids");
-  check_usage({"logits", "--tokens", folder.write("big", "[4096]"), "-o", out}, 1, "4096");
+  check_usage({"logits", "--tokens", folder.write("big", "[4096]"), "-o", out}, 1,
+              "big: token id 4096");
   check_usage({"logits", "--tokens", ids}, 1, "--out");
   check_usage({"logits", "-o", out}, 1, "--tokens");
   check_usage({"logits", "--tokens", ids, "-o", out, "--greedy", "3"}, 1, "--greedy-out");
@@ -178,8 +179,9 @@ TEST_CASE("perplexity: a text shorter than a window and windows too short are re
   const TempFolder folder;
   const std::string path = folder.write("text", "Once upon a time");
   check_usage({"perplexity", embedded_model(), path}, 1, "512");
-  check_usage({"perplexity", embedded_model(), path, "-c", "2"}, 1, "-c");
+  check_usage({"perplexity", embedded_model(), path, "-c", "2"}, 1,
+              "-c 2: a window needs at least 4 tokens");
   check_usage({"perplexity", embedded_model()}, 1, "FILE");
   check_usage({"perplexity", embedded_model(), folder.path("absent")}, 2, "absent");
-  check_usage({"perplexity", embedded_model(), folder.write("empty", "")}, 1, "0 tokens");
+  check_usage({"perplexity", embedded_model(), folder.write("empty", "")}, 1, "empty has 0 tokens");
 }

@@ -1,4 +1,10 @@
 // What the program says before a run: of the machine, and of a model.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+
 #include "tests/cli/program.h"
 
 using namespace millrace;
@@ -61,6 +67,7 @@ TEST_CASE("estimate: what cannot be estimated is refused by name") {
       {{small_model(), "--ram", "much"}, 1, "--ram much"},
       {{small_model(), "--ram", "50%"}, 1, "--ram 50%"},
       {{"olmoe-1b-7b", "--type", "q99"}, 1, "q99"},
+      {{small_model(), "-c", "4294967295"}, 1, "-c 4294967295"},
       {{}, 1, "--model"}};
   for (const Refused& refused : cases) {
     CAPTURE(refused.flags);
@@ -69,4 +76,18 @@ TEST_CASE("estimate: what cannot be estimated is refused by name") {
     CHECK(outcome.code == refused.code);
     CHECK(contains(outcome.err, refused.text));
   }
+}
+
+TEST_CASE("estimate: Ctrl-C ends it with 130") {
+  const TempFolder folder;
+  const std::string trace = folder.path("trace");  // holds it where it has not measured yet
+  REQUIRE(mkfifo(trace.c_str(), 0600) == 0);
+  Process process(command({"estimate", small_model(), "--routing", trace}));
+  const int held = open(trace.c_str(), O_WRONLY | O_CLOEXEC);  // once it reads
+  REQUIRE(held >= 0);
+  process.send(SIGINT);
+  close(held);
+  const Outcome outcome = process.finish();
+  CHECK(outcome.signal == 0);
+  CHECK(outcome.code == 130);
 }

@@ -38,13 +38,18 @@ TEST_CASE("fixture: says what it writes, and the program runs it") {
   const Json result = run_json({path, "-p", "the rose", "-n", "8", "--temp", "0"});
   CHECK(integer_at(result, "model.experts") == 16);
   CHECK(integer_at(result, "decode.tokens") == 7);
-  CHECK(run_program(tiny + Words{"-q", path}).err.empty());
+  CHECK(run_program(tiny + Words{"-q", folder.path("quiet.gguf")}).err.empty());
+  check_refused(tiny + Words{path}, 1, "overwrite");
 }
 
 TEST_CASE("fixture: unknown names are usage errors that list the known ones") {
   check_refused({"fixture", "--shape", "qwen9", "--type", "q8_0", "x"}, 1, "gpt-oss-120b");
   check_refused({"fixture", "--shape", "olmoe-1b-7b", "--type", "q9", "x"}, 1, "q4_k_m");
   check_refused({"fixture", "--type", "q8_0", "x"}, 1, "--shape");
+  for (const char* const flag : {"--layers", "--width", "--experts", "--experts-used",
+                                 "--expert-width", "--vocabulary", "--context"})
+    check_refused({"fixture", "--shape", "olmoe-1b-7b", "--type", "q8_0", "/dev/null", flag, "0"},
+                  1, flag);
   check_refused({"fixture", "--shape", "olmoe-1b-7b", "--type", "q8_0"}, 1, "OUT");
 }
 

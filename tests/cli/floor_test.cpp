@@ -98,7 +98,10 @@ TEST_CASE("floor: what cannot be measured ends with the path, the cause and the 
                                       {{""}, 1, "empty"},
                                       {{here, "--seconds", "-1"}, 1, "--seconds"},
                                       {{here, "--size", "10%"}, 1, "--size 10%"},
-                                      {{here, "--size", "1K"}, 2, "no space"},
+                                      {{here, "--size", "1K"}, 1, "--size 1.00 KiB"},
+                                      {{here, "--seconds", "0"}, 1, "above 0 and at most 86400"},
+                                      {{here, "--seconds", "inf"}, 1, "above 0 and at most 86400"},
+                                      {{here, "--seconds", "x"}, 1, "above 0 and at most 86400"},
                                       {{here, "--svg", here + "absent/x.svg"}, 2, "--svg"}};
   for (const Refused& refused : cases) {
     CAPTURE(refused.flags);

@@ -1,4 +1,5 @@
 // The program measures its kernels: small here, so that times say nothing, but bits do.
+#include <chrono>
 #include <csignal>
 
 #include "tests/cli/program.h"
@@ -81,4 +82,16 @@ TEST_CASE("kernels: types, instruction sets and numbers that there are not are r
     CHECK(contains(outcome.err, refused.text));
     CHECK(outcome.out.empty());
   }
+}
+
+TEST_CASE("kernels: Ctrl-C ends it with 130 between two repeats, not behind all of them") {
+  Process process(command({"kernels", "--type", "Q8_0", "--isa", "scalar", "-t", "1", "--repeats",
+                           "1000", "--size", "64M"}),
+                  {.terminal = true});
+  REQUIRE(process.wait_for_error("from memory"));  // a thousand times 64 MiB
+  process.send(SIGINT);
+  const auto sent = std::chrono::steady_clock::now();
+  const Outcome outcome = process.finish();
+  CHECK(outcome.code == 130);
+  CHECK(std::chrono::steady_clock::now() - sent < std::chrono::seconds(2));
 }

@@ -102,6 +102,55 @@ TEST_CASE("Outputs that exist, are links or are /dev/null twice are taken") {
   CHECK(read_file(folder.path("made")).size() % sizeof(float) == 0);
 }
 
+TEST_CASE("A model or a pack that is there is not overwritten by any command's output") {
+  const TempFolder folder;
+  const std::string header = std::string("\x02\0\0\0\0\0\0\0{}", 10);
+  const std::string ids = folder.write("ids", "[1]");
+  const std::string trace = folder.write(
+      "t.csv", "# expert_bytes=4096\nturn,phase,step,layer,experts,weights\n0,1,0,0,0,1\n");
+  struct Kept {
+    const char* name;
+    std::string bytes;
+  };
+  for (const Kept& kept :
+       {Kept{"other.gguf", read_file(tiny)}, Kept{"renamed", read_file(tiny)},
+        Kept{"pool", "MILLPACK and so on"}, Kept{"weights", header}, Kept{"w.safetensors", "x"}}) {
+    const std::string out = folder.write(kept.name, kept.bytes);
+    const Words output_flags[] = {
+        {"run", tiny, "-p", "a", "--trace", out},
+        {"run", tiny, "-p", "a", "--dump-state", out},
+        {"logits", tiny, "--tokens", ids, "-o", out},
+        {"logits", tiny, "--tokens", ids, "-o", "/dev/null", "--greedy", "1", "--greedy-out", out},
+        {"perplexity", tiny, ids, "--trace", out},
+        {"trace", tiny, "-p", "a", "-o", out},
+        {"trace", "import", trace, "-o", out},
+        {"replay", trace, "--svg", out},
+        {"floor", folder.path(""), "--svg", out},
+        {"bench", tiny, "--svg", out},
+        {"pack", tiny, out},
+        {"fixture", "--shape", "olmoe-1b-7b", "--type", "q8_0", out}};
+    for (const Words& words : output_flags)
+      check_refused(words, 1, {words.end()[-2].starts_with("-") ? words.end()[-2] : "OUT", out});
+    CHECK(read_file(out) == kept.bytes);
+  }
+}
+
+TEST_CASE("A model that is where a pack would be made is not overwritten") {
+  const TempFolder folder;
+  const std::string bytes = read_file(tiny);
+  const std::string model = folder.write("m.part", bytes);
+  check_refused({"pack", model, folder.path("m")}, 1, {"OUT", model});
+  check_refused({"pack", tiny, folder.path("m")}, 1, {"OUT", model});
+  CHECK(read_file(model) == bytes);
+}
+
+TEST_CASE("A large file is not put in the place of a device") {
+  check_refused({"fixture", "--shape", "olmoe-1b-7b", "--type", "q8_0", "/dev/null"}, 2,
+                {"/dev/null", "regular"});
+  check_refused({"pack", tiny, "/dev/null"}, 2, {"/dev/null", "regular"});
+  CHECK(std::filesystem::is_character_file("/dev/null"));
+}
+
 TEST_CASE("An output that cannot be created is refused with 2 before the trunk is read") {
   const TempFolder folder;
   // The trunk does not fit, which is found out when it is planned: the path is refused earlier.

@@ -1,5 +1,9 @@
 // `pack`, `verify` and `run --pool`: the same bits, whatever happens on the way there.
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -178,4 +182,28 @@ TEST_CASE("pack: a process that is killed in the middle leaves what the next one
   CHECK(run_program({"pack", "-q", embedded_model(), out}).code == 0);
   CHECK(run_program({"verify", out}).code == 0);
   CHECK(state_of({embedded_model(), "--pool", out}) == state_of({embedded_model()}));
+}
+
+TEST_CASE("pack: two at once into one path do not mix: the second says so") {
+  const TempFolder folder;
+  const std::string out = folder.path("pool");
+  const int held = open((out + ".part").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  REQUIRE(held >= 0);
+  REQUIRE(flock(held, LOCK_EX) == 0);
+  const Outcome second = run_program({"pack", "-q", embedded_model(), out});
+  CAPTURE(second.err);
+  CHECK(second.code == 2);
+  CHECK(contains(second.err, "pool.part: another process is writing it"));
+  CHECK(std::filesystem::exists(out + ".part"));
+  close(held);
+  CHECK(run_program({"pack", "-q", embedded_model(), out}).code == 0);
+}
+
+TEST_CASE("pack: a pipe where the pack is to be made is refused, not waited for") {
+  const TempFolder folder;
+  REQUIRE(mkfifo(folder.path("pool.part").c_str(), 0600) == 0);
+  const Outcome refused = run_program({"pack", embedded_model(), folder.path("pool")});
+  CAPTURE(refused.err);
+  CHECK(refused.code == 2);
+  CHECK(contains(refused.err, "pool.part: is no regular file"));
 }

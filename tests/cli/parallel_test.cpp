@@ -63,6 +63,23 @@ TEST_CASE("run --prompts: a line or an element of a JSON array is a prompt") {
   CHECK(contains(text.err, "3 sequences, 3 at a time"));
 }
 
+TEST_CASE("run --prompts: a byte order mark before the first prompt is none of it") {
+  const TempFolder folder;
+  const auto prompts_of = [&](const char* name, const std::string& text) {
+    const Outcome outcome = run_program(Words{"run", small_model(), "--prompts",
+                                              folder.write(name, text), "-n", "1", "--json", "-q"});
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    const Json all = only_json(outcome);
+    Words prompts;
+    for (const Json& sequence : *at(all, "sequences").as_array())
+      prompts.push_back(text_at(sequence, "prompt_text"));
+    return prompts;
+  };
+  CHECK(prompts_of("array", "\xEF\xBB\xBF[\"one\", \"two\"]") == Words{"one", "two"});
+  CHECK(prompts_of("lines", "\xEF\xBB\xBFone\ntwo\n") == Words{"one", "two"});
+}
+
 TEST_CASE("run --parallel --chat: answers without the template's marks") {
   const Outcome outcome = run_program(
       Words{"run", small_model(), "--chat", "-p", "hello", "-n", "3", "-np", "2", "--json", "-q"});
@@ -83,6 +100,7 @@ TEST_CASE("run --parallel and --prompts: what cannot be is refused with the flag
   const std::string broken = folder.write("broken", "[\"a\", ");
   const std::string numbers = folder.write("numbers", "[\"a\", 1]");
   const std::string lines = folder.write("lines", "one\ntwo\n");
+  const std::string lines_2 = "--prompts " + lines + ": prompt 2";
   const std::vector<Refused> cases = {
       {{"-p", "x", "--parallel", "0"}, 1, "--parallel"},
       {{"-p", "x", "--parallel", "257"}, 1, "--parallel"},
@@ -96,7 +114,7 @@ TEST_CASE("run --parallel and --prompts: what cannot be is refused with the flag
       {{"--prompts", lines, "--seed", "4294967294"}, 1, "--seed 4294967294"},
       {{"--prompts", lines, "--trace", folder.path("t.csv")}, 1, "--trace"},
       {{"-p", "x", "-np", "2", "--dump-state", folder.path("s")}, 1, "--dump-state"},
-      {{"--prompts", lines, "-c", "1"}, 1, "prompt 2"},
+      {{"--prompts", lines, "-c", "1"}, 1, lines_2.c_str()},
       {{"-p", "x", "-np", "200", "-c", "16000000"}, 4, "200 x 16000000"}};
   for (const Refused& refused : cases) {
     CAPTURE(refused.flags);

@@ -1,4 +1,11 @@
 // `trace` and `replay` as their users run them.
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+
 #include "tests/cli/program.h"
 
 using namespace millrace;
@@ -99,4 +106,62 @@ TEST_CASE(
   check_refused({"replay", other, "--expert-bytes", "4096", "--prefetch", "x"}, 1, "--prefetch x");
   check_refused({"replay", other, "--expert-bytes", "4096", "--svg", other}, 1, "same file");
   check_refused({"replay", foreign, "-m", small_model()}, 1, "another model");
+}
+
+TEST_CASE("replay: numbers that no machine has, or that do not fit the trace, are refused") {
+  const TempFolder folder;
+  const std::string trace = folder.write("t.csv", others_form);
+  struct Refused {
+    Words flags;
+    const char* named;
+  };
+  const std::vector<Refused> cases = {
+      {{"--experts", "100000000"}, "--experts 100000000"},
+      {{"--experts", "1"}, "--experts 1: "},
+      {{"--drive-gbps", "nan"}, "--drive-gbps nan"},
+      {{"--drive-gbps", "inf"}, "--drive-gbps inf"},
+      {{"--drive-gbps", "-1"}, "--drive-gbps -1"},
+      {{"--drive-gbps", "0", "--compute-ms", "1"}, "--drive-gbps 0"},
+      {{"--compute-ms", "1"}, "--drive-gbps"},
+      {{"--drive-gbps", "1", "--compute-ms", "nan"}, "--compute-ms"},
+      {{"--expert-bytes", "18446744073709551615"}, "--expert-bytes"}};
+  for (const Refused& refused : cases)
+    check_refused(Words{"replay", trace, "--expert-bytes", "4096"} + refused.flags, 1,
+                  refused.named);
+  const Outcome more = run_program(
+      {"replay", trace, "--expert-bytes", "4096", "--experts", "1024", "--capacity", "50%"});
+  CHECK(more.code == 0);
+}
+
+TEST_CASE("replay: memory that is not there is told without flags that replay has not") {
+  const TempFolder folder;
+  std::string text = "# expert_bytes=4096\nturn,phase,step,layer,experts,weights\n";
+  for (int step = 0; step < 3'000'000; ++step) text += "0,1,0,0,0,1\n";
+  const auto little = [] {
+    const rlimit limit = {160 << 20, 160 << 20};
+    return setrlimit(RLIMIT_AS, &limit) == 0;
+  };
+  const Outcome outcome =
+      run_program({"replay", folder.write("t.csv", text)}, {.before_exec = little});
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 4);
+  CHECK(outcome.err == "millrace: error: out of memory\n");
+}
+
+TEST_CASE("replay, trace show and import: Ctrl-C ends them with 130") {
+  const TempFolder folder;
+  const std::string pipe = folder.path("pipe");
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  for (const Words& words :
+       {Words{"replay", pipe, "--expert-bytes", "4096"}, Words{"trace", "show", pipe}}) {
+    CAPTURE(words);
+    Process process(command(words));
+    const int held = open(pipe.c_str(), O_WRONLY | O_CLOEXEC);  // once it reads
+    REQUIRE(held >= 0);
+    process.send(SIGINT);
+    close(held);
+    const Outcome outcome = process.finish();
+    CHECK(outcome.signal == 0);
+    CHECK(outcome.code == 130);
+  }
 }

@@ -136,6 +136,11 @@ TEST_CASE("A damaged profile is ignored, whatever is wrong with it") {
   std::filesystem::remove(path);
   std::filesystem::create_directory(path);
   CHECK_FALSE(load_profile(folder.path("c"), some_drive()));
+  std::filesystem::remove(path);  // a pipe is not waited for, and gives way
+  REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+  CHECK_FALSE(load_profile(folder.path("c"), some_drive()));
+  REQUIRE(save_profile(folder.path("c"), some_profile()));
+  CHECK(load_profile(folder.path("c"), some_drive()));
 }
 
 TEST_CASE("Numbers of a profile are held against their bounds, its version against ours") {

@@ -1,4 +1,6 @@
 // Recorded routings read back: forms, checks, and the calls that rows stand for.
+#include <sys/resource.h>
+
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <string>
@@ -89,6 +91,17 @@ TEST_CASE("routing record: compressed files are read, damaged ones refused") {
   const auto refused = read_routing(broken);
   REQUIRE_FALSE(refused);
   CHECK(refused.error().what.find(broken) != std::string::npos);
+  // What inflates to far more than it is must not be held in memory before it is refused.
+  const std::string bomb = folder.path("bomb.csv.gz");
+  REQUIRE(std::system(("head -c 600000000 /dev/zero | gzip -1 > " + bomb).c_str()) == 0);
+  rusage before{}, after{};
+  getrusage(RUSAGE_SELF, &before);
+  const auto exploded = read_routing(bomb);
+  getrusage(RUSAGE_SELF, &after);
+  REQUIRE_FALSE(exploded);
+  CHECK(exploded.error().code == ErrorCode::usage);
+  CHECK(exploded.error().what == bomb + ":1: longer than 65536 bytes: this is no routing trace");
+  CHECK(after.ru_maxrss - before.ru_maxrss < 64 * 1024);
   const auto absent = read_routing(folder.path("no.csv"));
   REQUIRE_FALSE(absent);
   CHECK(absent.error().code == ErrorCode::io);
@@ -156,4 +169,20 @@ TEST_CASE("routing calls: shuffling keeps every token whole and loses none") {
   }
   CHECK(moved);
   CHECK(first_counts == std::vector<int>(8, 5));
+}
+
+TEST_CASE("routing record: lines are the same wherever the parts of a file end") {
+  const TempFolder folder;
+  std::string text = head;
+  for (int step = 0; text.size() < 600'000; ++step)
+    text += "0,1," + std::to_string(step) + ",0,1 2,0.5 0.25\r\n";
+  text += "0,1,999999999,0,3 4,0.5 0.25";  // without an end
+  const auto whole = parse_routing(text, "t.csv");
+  const auto read = read_routing(folder.write("t.csv", text));
+  REQUIRE(whole);
+  REQUIRE(read);
+  CHECK(read->rows.size() == whole->rows.size());
+  CHECK(read->experts == whole->experts);
+  CHECK(read->weights == whole->weights);
+  CHECK(read->rows.back().step == 999999999);
 }

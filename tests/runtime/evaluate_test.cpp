@@ -101,8 +101,8 @@ TEST_CASE(
     CHECK(measured.error().code == ErrorCode::usage);
     CHECK_THAT(measured.error().what, Catch::Contains(part));
   };
-  refuse(3, "windows of 3 tokens");
-  refuse(65, "the context of 64");
+  refuse(3, "-c 3: a window needs at least 4 tokens");
+  refuse(65, "the context holds 64");
   refuse(51, "50 tokens, one window needs 51");
 }
 

@@ -152,9 +152,15 @@ TEST_CASE("A measurement that is cancelled says so and leaves nothing") {
 TEST_CASE("A scratch file that the space does not allow is refused with the numbers") {
   const TempFolder folder;
   const std::atomic<bool> go_on = false;
-  const auto made = ScratchFile::create(folder.path(""), ScratchFile::smallest_bytes / 2, 1, go_on,
-                                        [](double) {});
+  const auto create = [&](const std::string& where, std::uint64_t bytes) {
+    return ScratchFile::create(where, bytes, 1, go_on, [](double) {});
+  };
+  const auto made = create("/proc", ScratchFile::smallest_bytes);  // says that it has no room
   REQUIRE_FALSE(made);
   CHECK(made.error().code == ErrorCode::io);
   CHECK(made.error().what.find("no space") != std::string::npos);
+  const auto small = create(folder.path(""), ScratchFile::smallest_bytes / 2);
+  REQUIRE_FALSE(small);
+  CHECK(small.error().code == ErrorCode::usage);
+  CHECK(small.error().what.find("--size 8.00 MiB: ") != std::string::npos);
 }

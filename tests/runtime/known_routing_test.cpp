@@ -1,7 +1,10 @@
 // What is kept of a model's routing between runs, and what plans make of it.
 #include "runtime/estimate/known_routing.h"
 
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <sstream>
@@ -121,6 +124,13 @@ TEST_CASE("known routing: damaged files, and those of another model, are ignored
                "# n_layer=2 n_expert=8 n_expert_used=2\nturn,phase,step,layer,experts,weights\n"
                "0,1,0,0,0 1,0.5 0.5\n");
   CHECK_FALSE(load_routing(folder.path(""), "k", spec));
+  const std::string path = folder.path("routing-k.csv");
+  std::filesystem::remove(path);  // a pipe is not waited for, and gives way
+  REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+  REQUIRE(mkfifo((path + ".new").c_str(), 0600) == 0);
+  CHECK_FALSE(load_routing(folder.path(""), "k", spec));
+  REQUIRE(save_routing(folder.path(""), "k", spec, tail_of(spec.hparams.layers, 40, 0)));
+  CHECK(load_routing(folder.path(""), "k", spec));
 }
 
 TEST_CASE("known routing: models that differ in a router alone have keys of their own") {

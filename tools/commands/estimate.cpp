@@ -21,6 +21,8 @@ struct EstimateFlags {
 };
 
 Status run(EstimateFlags& flags) {
+  install_interrupt_handler();
+  flags.estimate.cancel = &cancel_flag();
   flags.estimate.profile_folder = cache_folder();
   for (const std::string& text : flags.ram) {
     const auto size = parse_size(text);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <limits>
 #include <memory>
 
 #include "runtime/base/units.h"
@@ -85,18 +86,18 @@ void add_fixture(CLI::App& app, int& code) {
   command->add_option("OUT", flags->out, "GGUF file to write")->required()->check(not_empty());
   command->add_option("--shape", flags->shape, model_shape_names())->required()->check(not_empty());
   command->add_option("--type", flags->type, type_mix_names())->required()->check(not_empty());
-  command
-      ->add_option("--layers", flags->changes.layers, "other numbers than the model's own: layers")
-      ->transform(decimal());
-  command->add_option("--width", flags->changes.width, "of the hidden state")->transform(decimal());
-  command->add_option("--experts", flags->changes.experts, "per layer")->transform(decimal());
-  command->add_option("--experts-used", flags->changes.experts_used, "per token")
-      ->transform(decimal());
-  command->add_option("--expert-width", flags->changes.expert_width, "inner width of an expert")
-      ->transform(decimal());
-  command->add_option("--vocabulary", flags->changes.vocabulary, "tokens")->transform(decimal());
-  command->add_option("--context", flags->changes.context, "trained context that the file names")
-      ->transform(decimal());
+  const auto number = [&](const char* flag, std::uint32_t& value, const char* text) {
+    command->add_option(flag, value, text)
+        ->transform(decimal())
+        ->check(CLI::Range(1u, std::numeric_limits<std::uint32_t>::max()));
+  };
+  number("--layers", flags->changes.layers, "other numbers than the model's own: layers");
+  number("--width", flags->changes.width, "of the hidden state");
+  number("--experts", flags->changes.experts, "per layer");
+  number("--experts-used", flags->changes.experts_used, "per token");
+  number("--expert-width", flags->changes.expert_width, "inner width of an expert");
+  number("--vocabulary", flags->changes.vocabulary, "tokens");
+  number("--context", flags->changes.context, "trained context that the file names");
   command
       ->add_option("--routing", flags->routing,
                    "zipf:S,reuse:R,lookahead:R: popularity of experts, share of the token before's "

@@ -43,6 +43,14 @@ Json result_json(const FloorResult& result, const std::string& kept) {
   return json;
 }
 
+// Empty if it is good: the check of --seconds.
+std::string check_seconds(const std::string& text) {
+  double seconds = 0;
+  if (CLI::detail::lexical_cast(text, seconds) && seconds > 0 && seconds <= floor_seconds_max)
+    return {};
+  return fmt::format("{}: must be above 0 and at most {}", text, floor_seconds_max);
+}
+
 Status run(FloorFlags& flags) {
   if (flags.quiet) set_log_level(LogLevel::error);
   install_interrupt_handler();
@@ -82,7 +90,7 @@ void add_floor(CLI::App& app, int& code) {
   command->add_flag("--thorough", flags->floor.thorough,
                     "all piece sizes and depths, in four minutes");
   command->add_option("--seconds", flags->floor.seconds, "time in all [20; with --thorough 240]")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Validator(check_seconds, std::string()));
   command->add_option("--size", flags->scratch, "of the scratch file [1G]")->check(not_empty());
   command->add_option("--svg", flags->svg, "write a heat map of piece size and depth")
       ->check(not_empty());

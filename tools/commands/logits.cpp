@@ -52,8 +52,10 @@ Status run(LogitsFlags& flags) {
   if ((flags.run.greedy_count > 0) != !flags.greedy_path.empty())
     return Error{ErrorCode::usage, "--greedy N and --greedy-out FILE go together"};
   MILLRACE_ASSIGN(flags.run.ids, read_ids_file(flags.ids_path));
-  const auto check_ids = [&](const Engine& engine, const Checkpoint&) {
-    return check_logits_run(engine, flags.run);
+  const auto check_ids = [&](const Engine& engine, const Checkpoint&) -> Status {
+    const Status good = check_logits_run(engine, flags.run);
+    if (good) return good;
+    return Error{good.error().code, fmt::format("{}: {}", flags.ids_path, good.error().what)};
   };
   const ModelCheck check(check_ids);
   MILLRACE_ASSIGN(const auto running, start_engine(flags.engine,

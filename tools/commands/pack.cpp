@@ -7,6 +7,7 @@
 #include "model/format/open.h"
 #include "prefetch/routing_record.h"
 #include "runtime/base/units.h"
+#include "runtime/output_file.h"
 #include "runtime/pack.h"
 #include "tools/command.h"
 
@@ -19,13 +20,18 @@ struct PackFlags {
   bool quiet = false;
 };
 
+Status check_paths(const PackFlags& flags, const std::vector<NamedPath>& inputs) {
+  MILLRACE_TRY(check_outputs({{"OUT", flags.out}}, inputs));
+  return check_outputs({{"OUT", OutputFile::part_path(flags.out), true}}, inputs);
+}
+
 Status run(const PackFlags& flags) {
-  MILLRACE_TRY(check_outputs({{"OUT", flags.out}}, {{"MODEL", flags.model}}));
+  MILLRACE_TRY(check_paths(flags, {{"MODEL", flags.model}, {"--order", flags.order}}));
   MILLRACE_ASSIGN(const Checkpoint checkpoint, open_checkpoint(flags.model));
   MILLRACE_ASSIGN(const ModelSpec spec, read_model_spec(checkpoint));
   std::vector<NamedPath> inputs;
   for (const std::string& file : spec.files) inputs.push_back({"MODEL", file});
-  MILLRACE_TRY(check_outputs({{"OUT", flags.out}}, inputs));
+  MILLRACE_TRY(check_paths(flags, inputs));
   std::vector<ExpertKey> order = layer_order(spec.experts);
   if (flags.order != "layer") {
     MILLRACE_ASSIGN(const RoutingRecord record, read_routing(flags.order));

@@ -29,7 +29,8 @@ Status run(PerplexityFlags& flags) {
     MILLRACE_TRY(engine.require_tokenizer());
     MILLRACE_ASSIGN(ids,
                     engine.tokenizer().encode(text, {.parse_special = false, .add_bos_eos = true}));
-    return check_windows(engine, ids.size(), engine.plan().context);
+    return check_windows(engine, ids.size(), engine.plan().context,
+                         flags.file == "-" ? "the text" : flags.file);
   };
   const ModelCheck check(tokenize);
   MILLRACE_ASSIGN(const auto running, start_engine(flags.engine, {{"--trace", flags.trace_path}},

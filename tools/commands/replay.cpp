@@ -31,6 +31,10 @@ struct ReplayFlags {
 // computed and a drive that it lies on.
 Status price(ReplayFlags& flags) {
   ReplayOptions& options = flags.options;
+  if (flags.drive_gbps && *flags.drive_gbps == 0)
+    return Error{ErrorCode::usage, "--drive-gbps 0: must be above 0"};
+  if (options.model_path.empty() && flags.compute_ms && !flags.drive_gbps)
+    return Error{ErrorCode::usage, "--compute-ms: needs --drive-gbps or --model too"};
   if (flags.prefetch != "off") MILLRACE_TRY(make_predictor(flags.prefetch));
   options.ahead = flags.ahead.value_or(ahead_share(flags.prefetch));
   if (!options.model_path.empty() && !(flags.drive_gbps && flags.compute_ms)) {
@@ -51,6 +55,8 @@ Status price(ReplayFlags& flags) {
 }
 
 Status run(ReplayFlags& flags) {
+  install_interrupt_handler();
+  flags.options.cancel = &cancel_flag();
   for (const std::string& text : flags.capacities) {
     auto size = parse_size(text);
     if (!size) return Error{ErrorCode::usage, "--capacity: " + size.error().what};

@@ -44,7 +44,9 @@ std::vector<std::string> split_lines(std::string_view text) {
 }  // namespace
 
 Result<std::vector<std::string>> read_prompts(const std::string& path) {
-  MILLRACE_ASSIGN(const std::string text, read_text_file(path));
+  MILLRACE_ASSIGN(std::string text, read_text_file(path));
+  constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";  // as some editors write it
+  if (text.starts_with(byte_order_mark)) text.erase(0, byte_order_mark.size());
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   std::vector<std::string> prompts;
   if (first != std::string::npos && text[first] == '[') {
@@ -61,6 +63,9 @@ Result<std::vector<std::string>> read_prompts(const std::string& path) {
 Status ManyRun::make_prompts(const ManyFlags& flags, const Engine& engine,
                              const Checkpoint& checkpoint, ResultOutput& out) {
   MILLRACE_TRY(engine.require_tokenizer());
+  const std::string file = flags.prompts_file.empty()
+                               ? std::string()
+                               : fmt::format("--prompts {}: ", flags.prompts_file);
   for (const std::string& text : flags.prompts) {
     Sequence& made = sequences_.emplace_back(text);
     GenerateOptions& options = options_.emplace_back(flags.generate);
@@ -77,7 +82,8 @@ Status ManyRun::make_prompts(const ManyFlags& flags, const Engine& engine,
     }
     const Status good = check_prompt(engine, options.prompt);
     if (!good)
-      return Error{good.error().code, fmt::format("prompt {}: {}", number, good.error().what)};
+      return Error{good.error().code,
+                   fmt::format("{}prompt {}: {}", file, number, good.error().what)};
   }
   return {};
 }

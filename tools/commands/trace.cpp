@@ -60,9 +60,10 @@ Status record(TraceFlags& flags) {
 }
 
 Status import(const TraceFlags& flags) {
+  install_interrupt_handler();
   MILLRACE_TRY(check_outputs({{"-o", flags.output}},
                              {{"the trace", flags.input}, {"--model", flags.model}}));
-  MILLRACE_ASSIGN(RoutingRecord record, read_routing(flags.input));
+  MILLRACE_ASSIGN(RoutingRecord record, read_routing(flags.input, &cancel_flag()));
   if (!flags.model.empty()) {
     MILLRACE_ASSIGN(const ModelFigures model, read_model_figures(flags.model));
     MILLRACE_TRY(check_trace_of_model(record, flags.input, model));
@@ -76,7 +77,8 @@ Status import(const TraceFlags& flags) {
 }
 
 Status show(const TraceFlags& flags) {
-  MILLRACE_ASSIGN(const RoutingRecord record, read_routing(flags.input));
+  install_interrupt_handler();
+  MILLRACE_ASSIGN(const RoutingRecord record, read_routing(flags.input, &cancel_flag()));
   if (!flags.model.empty()) {
     MILLRACE_ASSIGN(const ModelFigures model, read_model_figures(flags.model));
     MILLRACE_TRY(check_trace_of_model(record, flags.input, model));

@@ -135,10 +135,9 @@ ValueResult center(Arguments& call) {
   if (width <= size) return Value(text);
   const std::int64_t missing = width - size;
   const std::int64_t left = missing / 2 + (missing & width & 1);
+  const TextRef blank = make_text(" ");
   TextBuilder out(call.budget());
-  for (std::int64_t i = 0; i < left && !out.overflowed(); ++i) out.append(" ");
-  out.append(*text);
-  for (std::int64_t i = left; i < missing && !out.overflowed(); ++i) out.append(" ");
+  out.append_repeated(*blank, left).append(*text).append_repeated(*blank, missing - left);
   return out.finish();
 }
 

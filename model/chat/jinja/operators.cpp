@@ -114,10 +114,7 @@ ValueResult floats(Operator op, double a, double b) {
 ValueResult repeat(const Value& what, std::int64_t times, Heap& heap) {
   if (what.is_string()) {
     TextBuilder out(heap.budget());
-    if (!what.as_text()->empty())
-      for (std::int64_t i = 0; i < times && !out.overflowed(); ++i) out.append(*what.as_text());
-    heap.budget().work(times > 0 && what.as_text()->size() > 0 ? out.size() / what.as_text()->size()
-                                                               : 0);
+    out.append_repeated(*what.as_text(), times);
     return out.finish();
   }
   const std::vector<Value>& source = what.as_sequence()->items;

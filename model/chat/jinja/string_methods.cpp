@@ -237,9 +237,7 @@ ValueResult justify(Arguments& call) {
                             : align == Align::right ? missing
                                                     : missing / 2 + (missing & width & 1);
   TextBuilder out(call.budget());
-  for (std::int64_t i = 0; i < left && !out.overflowed(); ++i) out.append(*fill);
-  out.append(*subject(call));
-  for (std::int64_t i = left; i < missing && !out.overflowed(); ++i) out.append(*fill);
+  out.append_repeated(*fill, left).append(*subject(call)).append_repeated(*fill, missing - left);
   return out.finish();
 }
 
@@ -250,8 +248,8 @@ ValueResult zfill(Arguments& call) {
   const bool sign = text->view().starts_with('-') || text->view().starts_with('+');
   TextBuilder out(call.budget());
   out.append(*text, 0, sign ? 1 : 0);
-  for (auto i = static_cast<std::int64_t>(text->characters()); i < width && !out.overflowed(); ++i)
-    out.append("0");
+  const auto size = static_cast<std::int64_t>(text->characters());
+  if (width > size) out.append_repeated(*make_text("0"), width - size);
   out.append(*text, sign ? 1 : 0, text->size());
   return out.finish();
 }

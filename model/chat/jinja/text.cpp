@@ -91,6 +91,22 @@ TextBuilder& TextBuilder::append(const Text& text, std::size_t begin, std::size_
   return *this;
 }
 
+TextBuilder& TextBuilder::append_repeated(const Text& text, std::int64_t times) {
+  if (times <= 0 || text.empty()) return *this;
+  const auto count = static_cast<std::uint64_t>(times);
+  if (count > limits::template_string_bytes_max / text.size() || !has_room(count * text.size())) {
+    overflowed_ = true;
+    return *this;
+  }
+  bytes_.reserve(bytes_.size() + count * text.size());
+  budget_->work(count);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (text.foreign().empty()) bytes_ += text.view();
+    else append(text);
+  }
+  return *this;
+}
+
 TextBuilder& TextBuilder::append_as(std::string_view bytes, const Text& source, std::size_t at) {
   return append(bytes, source.is_foreign(at));
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -61,6 +62,8 @@ class TextBuilder {
   TextBuilder& append(const Text& text) { return append(text, 0, text.size()); }
   // The bytes [begin, end) of `text`.
   TextBuilder& append(const Text& text, std::size_t begin, std::size_t end);
+  // `text` so often; 0 and less: not at all. What would be too long is not begun.
+  TextBuilder& append_repeated(const Text& text, std::int64_t times);
   // `bytes` in place of what is at byte `at` of `source`: foreign if that is.
   TextBuilder& append_as(std::string_view bytes, const Text& source, std::size_t at);
 

@@ -1,5 +1,6 @@
 // Templates that are made to hang, to fill memory or to crash: each ends with an error.
 #include <catch2/catch.hpp>
+#include <ctime>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,6 +71,21 @@ TEST_CASE("template limits: recursion ends, straight, through call blocks, and t
   CHECK(
       ends_with_a_limit("{% macro a(n) %}{% macro b() %}{% endmacro %}{% if n > 0 %}"
                         "{{ a(n - 1) }}{{ a(n - 1) }}{% endif %}{% endmacro %}{{ a(60) }}"));
+}
+
+TEST_CASE("template limits: a text that would be too long is not begun") {
+  const std::clock_t start = std::clock();
+  for (const char* const source :
+       {"{{ 'a' * 1000000000000 }}", "{{ 'ab' * 9223372036854775807 }}",
+        "{{ 'a'.ljust(2000000000) }}", "{{ 'a'.rjust(2000000000, 'é') }}",
+        "{{ 'a'.center(9223372036854775807) }}", "{{ 'a'|center(2000000000) }}",
+        "{{ 'a'.zfill(2000000000) }}"}) {
+    CAPTURE(source);
+    CHECK(problem(source) == "line 1: a text grows beyond 67108864 bytes");
+  }
+  // Done byte by byte, each took a second and more.
+  CHECK(std::clock() - start < 2 * CLOCKS_PER_SEC);
+  CHECK(problem("{{ 'ab' * 1000000 }}").empty());
 }
 
 TEST_CASE("template limits: no text, list or dict grows without end") {

@@ -277,10 +277,15 @@ TEST_CASE("families: wrong head and expert counts are refused by key or tensor")
     check_refused(model, number(prefix + ".attention.head_count", 7), ErrorCode::format,
                   {"m.gguf: "});
     const MetaValue heads = parts_of(model).meta[prefix + ".attention.head_count"];
-    if (parts_of(model).meta.count(prefix + ".attention.key_length") > 0)
-      check_refused(model,
-                    number(prefix + ".attention.head_count", 2 * std::get<std::uint64_t>(heads)),
-                    ErrorCode::format, {"m.gguf: tensor blk.", "attn_", "has shape"});
+    if (parts_of(model).meta.count(prefix + ".attention.key_length") > 0) {
+      const auto twice = [&](Checkpoint::Parts& parts) {
+        const std::uint64_t more = 2 * std::get<std::uint64_t>(heads);
+        number(prefix + ".attention.head_count", more)(parts);
+        const std::string kv = prefix + ".attention.head_count_kv";  // where all have their own
+        if (parts.meta[kv] == heads) number(kv, more)(parts);
+      };
+      check_refused(model, twice, ErrorCode::format, {"m.gguf: tensor blk.", "attn_", "has shape"});
+    }
     check_refused(model, number(prefix + ".block_count", 600), ErrorCode::format,
                   {prefix + ".block_count", "600"});
     if (parts_of(model).meta.count(prefix + ".expert_count") == 0) continue;

@@ -63,6 +63,11 @@ Status LayerTensors::expert_choice() {
 // It takes the roles of a dense FFN: a layer has one or the other.
 Status LayerTensors::shared_expert() {
   const std::uint64_t width = h_.shared_width;
+  if (width == 0 && family_.shared == SharedExpert::counted && has("ffn_down_shexp"))
+    return finder_.bad(name("ffn_down_shexp", ".weight"),
+                       fmt::format("is there, but metadata key {}.expert_shared_count is 0 or "
+                                   "missing",
+                                   family_.architecture));
   if (width == 0) return {};
   if (family_.shared == SharedExpert::gated)
     MILLRACE_TRY(vector(VectorRole::shared_gate, "ffn_gate_inp_shexp", ".weight", h_.width,

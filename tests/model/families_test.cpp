@@ -295,6 +295,14 @@ TEST_CASE("families: wrong head and expert counts are refused by key or tensor")
   }
 }
 
+TEST_CASE("families: a shared expert that its key does not count is refused, not left out") {
+  for (const char* const model : {"deepseek3-mla-q8_0", "glm4moe-q8_0"}) {
+    const std::string key = std::string(family_of(model).architecture) + ".expert_shared_count";
+    for (const Edit& edit : {without(key), number(key, 0)})
+      check_refused(model, edit, ErrorCode::format, {"ffn_down_shexp.weight", key});
+  }
+}
+
 TEST_CASE("families: expert groups are held against the experts") {
   const std::string name = "deepseek3-mla-q8_0";  // 8 experts, 2 used
   const auto groups = [](std::uint64_t count, std::uint64_t taken) -> Edit {

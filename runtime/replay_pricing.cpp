@@ -8,6 +8,8 @@
 #include "kernels/dispatch.h"
 #include "model/format/open.h"
 #include "runtime/base/limits.h"
+#include "runtime/estimate/known_pace.h"
+#include "runtime/estimate/known_routing.h"
 #include "runtime/estimate/predict.h"
 #include "runtime/floor/run_floor.h"
 #include "runtime/machine.h"
@@ -20,8 +22,11 @@ Result<ReplayPricing> measure_pricing(const std::string& model_path,
   MILLRACE_ASSIGN(const ModelSpec spec, read_model_spec(checkpoint));
   MILLRACE_ASSIGN(const KernelTable* kernels, choose_kernels(""));
   const unsigned threads = std::min(read_machine().cores, limits::threads_max);
-  MILLRACE_ASSIGN(const ComputeSpeed speed,
+  MILLRACE_ASSIGN(const ComputeSpeed measured,
                   measure_compute(*kernels, expert_type(spec), trunk_type(spec), threads));
+  MILLRACE_ASSIGN(const std::string key, routing_key(spec));
+  const ComputeSpeed speed =
+      paced(measured, load_pace({profile_folder, key, kernels->name, threads}));
   MILLRACE_ASSIGN(const Drive drive, find_drive(spec.files.front()));
   const std::vector<std::uint32_t> blocks(spec.files.size(), 4096);
   const SlotLayout layout(spec.experts, blocks);

@@ -56,6 +56,48 @@ TokenBytes token_bytes(const ModelSpec& spec, const Plan& plan) {
   return bytes;
 }
 
+// Between the cells of one depth, by the logarithm of the piece size.
+double rate_between(const std::vector<ReadRate>& grid, std::uint32_t depth, double piece_bytes) {
+  const ReadRate* below = nullptr;
+  const ReadRate* above = nullptr;
+  for (const ReadRate& cell : grid) {
+    const auto bytes = static_cast<double>(cell.piece_bytes);
+    if (cell.depth != depth) continue;
+    if (bytes <= piece_bytes && (below == nullptr || cell.piece_bytes > below->piece_bytes))
+      below = &cell;
+    if (bytes >= piece_bytes && (above == nullptr || cell.piece_bytes < above->piece_bytes))
+      above = &cell;
+  }
+  if (below == nullptr) return above == nullptr ? 0 : above->bytes_per_second;
+  if (above == nullptr || above == below) return below->bytes_per_second;
+  const auto low = static_cast<double>(below->piece_bytes);
+  const double way =
+      std::log(piece_bytes / low) / std::log(static_cast<double>(above->piece_bytes) / low);
+  return below->bytes_per_second + way * (above->bytes_per_second - below->bytes_per_second);
+}
+
+// What reads of that size get of the cell's rate: they are cut into pieces of at most its size, and
+// the parts are smaller.
+double share_of_cell(const std::vector<ReadRate>& grid, const ReadRate& cell,
+                     std::uint64_t read_bytes) {
+  const auto bytes = static_cast<double>(std::max<std::uint64_t>(1, read_bytes));
+  const double pieces = std::ceil(bytes / static_cast<double>(cell.piece_bytes));
+  const double rate = rate_between(grid, cell.depth, bytes / pieces);
+  return rate > 0 ? std::min(1.0, rate / cell.bytes_per_second) : 1.0;
+}
+
+// Chances of 0 to `most` misses in a layer when each of `most` experts is hit with that chance.
+std::vector<double> miss_chances(double hits, std::uint32_t most) {
+  std::vector<double> chances = {1};
+  for (std::uint32_t i = 0; i < most; ++i) {
+    chances.push_back(0);
+    for (std::size_t m = chances.size() - 1; m > 0; --m)
+      chances[m] = chances[m] * hits + chances[m - 1] * (1 - hits);
+    chances[0] *= hits;
+  }
+  return chances;
+}
+
 }  // namespace
 
 // The rate of the cell that is taken, judged by its neighbours too (half to double its bytes in
@@ -82,8 +124,10 @@ DriveRange drive_range(const std::optional<DriveProfile>& profile, std::uint64_t
   std::sort(rates.begin(), rates.end());
   const double middle = rates[rates.size() / 2];
   const double scale = range.middle > 0 ? middle / range.middle : 1;
-  return {std::min(range.low * scale, rates[rates.size() / 4]), middle,
-          std::max(range.high * scale, rates[rates.size() * 3 / 4]), true, range.latency_seconds};
+  const double share = share_of_cell(grid, cell, read_bytes);
+  return {share * std::min(range.low * scale, rates[rates.size() / 4]), share * middle,
+          share * std::max(range.high * scale, rates[rates.size() * 3 / 4]), true,
+          range.latency_seconds};
 }
 
 TokenTimes token_times(const ModelSpec& spec, const ComputeSpeed& speed) {
@@ -145,7 +189,8 @@ double token_weight_bytes(const ModelSpec& spec) {
 
 namespace {
 
-// Seconds of a token: each layer with its share of the trunk and of what has to be read.
+// Seconds of a token: each layer with its share of the trunk and of what has to be read. How many
+// experts a layer misses varies, and what a layer with many waits is not won back by one with none.
 double token_seconds(const PredictInput& input, const TokenBytes& bytes, double hits, double rate,
                      double compute_factor, double ahead) {
   const Hparams& h = input.spec.hparams;
@@ -153,19 +198,17 @@ double token_seconds(const PredictInput& input, const TokenBytes& bytes, double 
   const double layers = h.layers;
   const double experts = std::max<double>(1, h.experts_used);
   const double streamed = bytes.from_disk_trunk / layers;
-  const double missing = bytes.experts * (1 - hits) / layers;
-  // Share of layers in which anything is missing, if hits come one by one.
-  const double touched = missing <= 0 ? 0 : 1 - std::pow(hits, experts);
+  const double expert_bytes = bytes.experts / layers / experts;
   LayerCost cost;
   cost.trunk_seconds = compute_factor * times.trunk / layers;
   cost.expert_seconds = compute_factor * times.experts / layers;
   cost.one_expert_seconds = cost.expert_seconds / experts;
   cost.latency_seconds = input.drive.latency_seconds;
-  cost.read_seconds = streamed / rate;
-  double seconds = (1 - touched) * layers * layer_seconds(cost, 1);
-  if (touched > 0) {
-    cost.read_seconds += missing / touched / rate;
-    seconds += touched * layers * layer_seconds(cost, ahead);
+  double seconds = 0;
+  const std::vector<double> chances = miss_chances(hits, std::max(1U, h.experts_used));
+  for (std::size_t misses = 0; misses < chances.size(); ++misses) {
+    cost.read_seconds = (streamed + static_cast<double>(misses) * expert_bytes) / rate;
+    seconds += chances[misses] * layers * layer_seconds(cost, misses == 0 ? 1 : ahead);
   }
   return seconds;
 }

@@ -29,7 +29,8 @@ void Prefetcher::chosen(LayerIndex layer, std::span<const ExpertIndex> experts) 
     guess.count = 0;
   }
   predictor_->chosen(layer, experts);
-  if (layer == last_routed_) judge();
+  if (paused_walks_ == 0) judge();
+  else if (layer == last_routed_ && --paused_walks_ == 0) resume();
 }
 
 // The routed layer whose turn comes next; after the last, the first of the next token.
@@ -51,20 +52,23 @@ void Prefetcher::look_ahead(LayerIndex layer) noexcept {
   }
 }
 
-// At the end of a walk. A guess costs at most the pieces in flight when something is asked for, so
-// a part of them may be wrong; most of them may not.
+void Prefetcher::resume() noexcept {
+  for (Guess& guess : guesses_) guess.count = 0;
+  loader_.guess_bytes(guessed_before_, used_before_);
+}
+
+// After each layer, so that a trial is no longer than it has to be. A guess costs at most the
+// pieces in flight when something is asked for, so a part of them may be wrong; most of them may
+// not. The turn of the latest guesses, one token's for each layer ahead, has not come yet.
 void Prefetcher::judge() noexcept {
-  if (paused_walks_ > 0) {
-    if (--paused_walks_ > 0) return;
-    for (Guess& guess : guesses_) guess.count = 0;
-    loader_.guess_bytes(guessed_before_, used_before_);
-    return;
-  }
   std::uint64_t guessed = 0, used = 0;
   loader_.guess_bytes(guessed, used);
   const std::uint64_t read = guessed - guessed_before_;
-  if (read < std::uint64_t{trial_guesses} * loader_.largest_expert_bytes()) return;
-  if (static_cast<double>(used - used_before_) < used_share_min * static_cast<double>(read)) {
+  const std::uint64_t expert = loader_.largest_expert_bytes();
+  const std::uint64_t ahead = std::uint64_t{top_k_} * std::max(1U, predictor_->layers_ahead());
+  if (read < (trial_guesses + ahead) * expert) return;
+  const auto settled = static_cast<double>(read - ahead * expert);
+  if (static_cast<double>(used - used_before_) < used_share_min * settled) {
     paused_walks_ = pause_;
     pause_ = std::min(2 * pause_, pause_walks_max);
     ++pauses_;

@@ -64,6 +64,7 @@ class Prefetcher {
     std::uint32_t count = 0;
   };
   void judge() noexcept;
+  void resume() noexcept;
   LayerIndex next_routed(LayerIndex layer) const noexcept;
 
   Loader& loader_;

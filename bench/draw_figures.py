@@ -3,9 +3,9 @@
 
 usage: draw_figures.py [--check] [ROOT]
 
-A marker is <!-- figures: NAME --> … <!-- end of figures -->; NAME is a result of `millrace kernels`
-or `millrace floor`, or `comparisons` for all that set millrace beside others. With --check nothing
-is written: exit 1 if the README says other than the results.
+A marker is <!-- figures: NAME --> … <!-- end of figures -->; NAME is a result of `millrace kernels`,
+`millrace floor` or compare_settings.py, or `comparisons` for all that set millrace beside others.
+With --check nothing is written: exit 1 if the README says other than the results.
 """
 
 import json
@@ -99,12 +99,31 @@ def comparisons(all_kept):
             + table(head, [comparison_row(kept) for kept in chosen]))
 
 
+def settings(kept):
+    """Settings of `run` under a memory limit, by turns."""
+    rows = []
+    for name, runs in kept["runs"].items():
+        speeds = [one["tokens_per_second"] for one in runs]
+        middle = {key: statistics.median(one[key] for one in runs)
+                  for key in ("floor_share", "hit_rate", "megabytes_per_token")}
+        flags = kept["settings"][name] or "defaults"
+        rows.append([f"`{flags}`" if flags != "defaults" else flags,
+                     f"{number(statistics.median(speeds))} ({number(min(speeds))} to "
+                     f"{number(max(speeds))})", f"{middle['floor_share']:.2f}",
+                     f"{100 * middle['hit_rate']:.0f} %", f"{middle['megabytes_per_token']:.0f}"])
+    head = ["`run` with", "tokens/s", "share of the floor", "hits", "MB read per token"]
+    return (f"`{kept['model']}` in {kept['limit']} of memory, medians of runs by turns; "
+            f"{place(kept)}.\n\n" + table(head, rows))
+
+
 def drawn(name, results):
     if name == "comparisons":
         return comparisons(results)
     if name not in results:
         sys.exit(f"README.md: no bench/results/{name}.json for its figures")
     kept = results[name]
+    if kept["kind"] == "settings":
+        return settings(kept)
     return {"kernels": kernels, "floor": floor}[name](kept)
 
 

@@ -152,12 +152,17 @@ void EngineFlags::add_to(CLI::App& app, bool with_model) {
   app.add_option("--kv", kv, "type of the KV cache: f16, f32 or q8_0")->capture_default_str();
   app.add_option("--activations", activations, "q8: integer dots; f32: unrounded, slower")
       ->capture_default_str();
-  app.add_option("--isa", isa,
-                 "kernels: scalar, avx2, avx512, avx512vnni [the best that the CPU has]")
+  app.add_option(
+         "--isa", isa,
+         "kernels: scalar, avx2, avxvnni, avx512, avx512vnni, amx, neon, neon-dotprod [the best "
+         "that the CPU has; amx only by name]")
       ->check(not_empty());
   app.add_option("--io", io, "reader: uring, threads, or auto (uring where it is allowed)")
       ->capture_default_str();
-  app.add_option("--direct", direct, "O_DIRECT: auto (where possible), on, off (page cache)")
+  app.add_option(
+         "--direct", direct,
+         "O_DIRECT: auto (where possible, unless all fits into free memory and a probe finds the "
+         "page cache faster), on, off (page cache)")
       ->capture_default_str();
   app.add_option("--depth", depth, "reads in flight [the drive profile's, or 16]")
       ->check(CLI::Range(1u, limits::queue_depth_max));

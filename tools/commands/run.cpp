@@ -241,7 +241,7 @@ void add_run(CLI::App& app, int& code) {
       ->check(not_empty());
   command
       ->add_option("--parallel,--np", flags->parallel,
-                   "sequences at a time (also -np): of --prompts [up to 8], else copies of the "
+                   "sequences at a time (also -np): of --prompts [up to 8, at most 256], else copies of the "
                    "prompt with seeds of their own")
       ->transform(decimal())
       ->check(CLI::Range(1u, sequences_max));

@@ -9,12 +9,6 @@
 
 namespace millrace {
 
-namespace {
-
-constexpr std::size_t token_grain = 8;  // tokens per range in row-wise parts
-
-}  // namespace
-
 BatchWalk::BatchWalk(const Parts& parts, std::size_t tokens_max, std::size_t logits_rows)
     : parts_(parts),
       h_(parts.spec.hparams),

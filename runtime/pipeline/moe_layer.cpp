@@ -7,12 +7,6 @@
 
 namespace millrace {
 
-namespace {
-
-constexpr std::size_t token_grain = 8;  // tokens per range in row-wise parts
-
-}  // namespace
-
 MoeLayer::MoeLayer(const Parts& parts, std::size_t tokens_max) : parts_(parts) {
   const std::size_t width = h().width;
   if (h().experts > 0) {

@@ -5,6 +5,7 @@
 // construction.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -21,6 +22,8 @@
 #include "runtime/pipeline/first_error.h"
 
 namespace millrace {
+
+inline constexpr std::size_t token_grain = 8;  // tokens per range in row-wise parts
 
 // Told about every routing decision: (token's place, layer, chosen experts and weights in rank
 // order).

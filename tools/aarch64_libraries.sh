@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Unpacks the arm64 builds of the libraries that the program needs into a folder, from the Debian
-# mirrors that this machine uses, and writes FOLDER/paths.ini, the second cross file beside
-# tools/aarch64.ini. Needs no root; nothing outside of the folder changes.
+# mirrors that this machine uses. Needs no root; nothing outside of the folder changes.
 # usage: tools/aarch64_libraries.sh FOLDER    exit 0 at once if they are there
 set -euo pipefail
 
@@ -33,14 +32,4 @@ own_apt update
 for package in "$work"/*.deb; do dpkg-deb -x "$package" "$folder"; done
 rm -rf "$work"
 
-{
-  printf '[binaries]\n'
-  if command -v ccache >/dev/null; then
-    printf "cpp = ['ccache', 'aarch64-linux-gnu-g++']\n"
-  fi
-  printf '[properties]\n'
-  printf "sys_root = '%s'\n" "$folder"
-  printf "pkg_config_libdir = ['%s', '%s']\n" "$folder/usr/lib/aarch64-linux-gnu/pkgconfig" \
-    "$folder/usr/share/pkgconfig"
-} >"$folder/paths.ini"
 printf '%s' "${packages[*]}" >"$folder/packages.txt"

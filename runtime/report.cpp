@@ -378,6 +378,10 @@ std::string note_rows(const Engine& engine) {
   for (const std::string& note : engine.spec().notes()) text += row("note", note);
   if (!engine.reader().fallback_reason().empty())
     text += row("note", "read with threads: " + engine.reader().fallback_reason());
+  if (!engine.direct() && engine.config().direct == DirectMode::automatic)
+    text += row("note",
+                "read through the page cache: it is faster for what fits into memory, or direct "
+                "reads are not to be had here (-v says which; --direct on insists)");
   if (!engine.reader().buffers_reason().empty())
     text += row("note", "buffers are not registered: " + engine.reader().buffers_reason());
   if (!engine.memory().unlocked_reason.empty())

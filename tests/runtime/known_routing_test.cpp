@@ -207,7 +207,8 @@ TEST_CASE("A cache larger than what the known routing asks for is not planned") 
   CHECK(narrow.prediction.size_reason.find("less than 1 %") != std::string::npos);
   CHECK(narrow.prediction.hits.middle == 1);
   CHECK(narrow.prediction.hits_from == "this model's routing of 40 tokens");
-  CHECK(narrow.prediction.middle > wide.prediction.middle);
+  // Not the speeds: each of the two measured how fast this machine computes just then.
+  CHECK(narrow.prediction.drive_bytes_per_token < wide.prediction.drive_bytes_per_token);
   options.routing_path = folder.write("o.csv",
                                       "# n_layer=99 n_expert=64 n_expert_used=8\n"
                                       "turn,phase,step,layer,experts,weights\n"

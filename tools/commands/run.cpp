@@ -240,9 +240,10 @@ void add_run(CLI::App& app, int& code) {
                    "texts to continue, several at a time: one a line, or a JSON array")
       ->check(not_empty());
   command
-      ->add_option("--parallel,--np", flags->parallel,
-                   "sequences at a time (also -np): of --prompts [up to 8, at most 256], else copies of the "
-                   "prompt with seeds of their own")
+      ->add_option(
+          "--parallel,--np", flags->parallel,
+          "sequences at a time (also -np): of --prompts [up to 8, at most 256], else copies of the "
+          "prompt with seeds of their own")
       ->transform(decimal())
       ->check(CLI::Range(1u, sequences_max));
   command->add_flag("--chat", flags->chat,

@@ -35,4 +35,15 @@ constexpr std::uint64_t block_window_bytes_max(std::uint64_t bytes,
   return bytes == 0 ? 0 : round_up(bytes + block_bytes - 1, block_bytes);
 }
 
+// Bytes of the next piece of a read of which `rest_bytes` are left: as many equal pieces as come
+// nearest to `piece_bytes`, whole blocks, so that no crumb is left that costs a read of its own.
+// Between two thirds and one and a half of `piece_bytes`, unless the read is smaller. Both are
+// multiples of the block.
+constexpr std::uint64_t even_piece_bytes(std::uint64_t rest_bytes, std::uint64_t piece_bytes,
+                                         std::uint64_t block_bytes) noexcept {
+  const std::uint64_t pieces = (rest_bytes + piece_bytes / 2) / piece_bytes;
+  if (pieces < 2) return rest_bytes;
+  return round_up((rest_bytes + pieces - 1) / pieces, block_bytes);
+}
+
 }  // namespace millrace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "io/alignment.h"
 #include "runtime/base/check.h"
 #include "runtime/base/units.h"
 
@@ -99,7 +100,8 @@ std::uint32_t ReadDivision::soonest(std::uint64_t bytes, Drives among) const noe
 ReadDivision::Part ReadDivision::whole(std::uint64_t rest_bytes, Drives among) noexcept {
   const std::uint32_t drive = soonest(rest_bytes, among);
   Lane& lane = lanes_[drive];
-  if (!lane.full()) return {drive, std::min(rest_bytes, lane.drive.piece_bytes)};
+  if (!lane.full())
+    return {drive, even_piece_bytes(rest_bytes, lane.drive.piece_bytes, block_bytes_)};
   lane.reserved += static_cast<double>(rest_bytes);
   return {};
 }

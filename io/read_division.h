@@ -22,7 +22,7 @@ class ReadDivision {
  public:
   struct Drive {
     std::uint32_t depth = 1;        // reads in flight at most
-    std::uint64_t piece_bytes = 0;  // of one read at most; a multiple of the block
+    std::uint64_t piece_bytes = 0;  // of one read, about; a multiple of the block
     double bytes_per_second = 0;    // as its profile says; 0: not known
   };
   // A set of drives is their bits.

@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "io/alignment.h"
 #include "io/named_thread.h"
 #include "io/read_drives.h"
 #include "runtime/base/clock.h"
@@ -385,7 +386,9 @@ Scheduler::Piece* Scheduler::cut_pieces() noexcept {
     while (!queue.empty() && free_pieces_ != nullptr &&
            may_cut(static_cast<ReadPriority>(priority))) {
       RangeRead& range = queue.front();
-      Piece& piece = cut_piece(range, options_.piece_bytes);
+      const std::uint64_t rest = range.bytes - range.next_piece_bytes;
+      Piece& piece =
+          cut_piece(range, even_piece_bytes(rest, options_.piece_bytes, block_of(range.file)));
       if (range.next_piece_bytes == range.bytes) queue.remove(range);
       *link = &piece;
       link = &piece.next;

@@ -87,9 +87,10 @@ struct DriveReads {
 };
 
 struct ReadSchedulerOptions {
-  ReaderOptions reader;                                // its depth counts without `drives` only
-  std::uint64_t piece_bytes = std::uint64_t{1} << 20;  // a multiple of every file's block
-  std::uint32_t speculative_pieces = 2;                // in flight at a time, at least 1
+  ReaderOptions reader;  // its depth counts without `drives` only
+  // A multiple of every file's block; ranges are cut into equal pieces of about this size.
+  std::uint64_t piece_bytes = std::uint64_t{1} << 20;
+  std::uint32_t speculative_pieces = 2;  // in flight at a time, at least 1
   // Empty: one drive, which has all files, at the reader's depth.
   std::vector<ReadDrive> drives;
   // Experts' ranges are divided between the drives too, not only the trunk's; else each goes to the

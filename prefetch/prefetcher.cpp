@@ -63,6 +63,8 @@ void Prefetcher::resume() noexcept {
 void Prefetcher::judge() noexcept {
   std::uint64_t guessed = 0, used = 0;
   loader_.guess_bytes(guessed, used);
+  // Of what was queued at the last judgement some may have been taken back since.
+  guessed_before_ = std::min(guessed_before_, guessed);
   const std::uint64_t read = guessed - guessed_before_;
   const std::uint64_t expert = loader_.largest_expert_bytes();
   const std::uint64_t ahead = std::uint64_t{top_k_} * std::max(1U, predictor_->layers_ahead());

@@ -37,7 +37,8 @@ Parts parts_of(const ExpertExtent& expert) {
 // Lays the reads of one expert one behind the other into a slot.
 class Placer {
  public:
-  explicit Placer(std::span<const std::uint32_t> block_bytes) : block_bytes_(block_bytes) {}
+  Placer(std::span<const std::uint32_t> block_bytes, std::uint64_t join_bytes_max)
+      : block_bytes_(block_bytes), join_bytes_max_(join_bytes_max) {}
 
   void place(const ExpertExtent& expert) {
     const Parts parts = parts_of(expert);
@@ -68,7 +69,7 @@ class Placer {
     const std::uint64_t together = block_window(low.begin, high.end - low.begin, block).bytes;
     const std::uint64_t apart = block_window(low.begin, low.end - low.begin, block).bytes +
                                 block_window(high.begin, high.end - high.begin, block).bytes;
-    return together < apart || together <= SlotLayout::joined_bytes_max;
+    return together < apart || together <= join_bytes_max_;
   }
 
   // Adds the reads of some parts, those together that belong together.
@@ -122,6 +123,7 @@ class Placer {
   }
 
   std::span<const std::uint32_t> block_bytes_;
+  std::uint64_t join_bytes_max_;
 };
 
 // Experts with equal slices belong together: their slots differ only by the residue.
@@ -151,12 +153,21 @@ void limit_classes(std::vector<SlotClass>& classes) {
 
 }  // namespace
 
-SlotLayout::SlotLayout(const ExpertExtents& extents, std::span<const std::uint32_t> block_bytes) {
+std::uint64_t SlotLayout::largest_read_bytes() const noexcept {
+  std::uint64_t largest = 0;
+  for (const ExpertPlacement& place : placements_)
+    for (std::uint32_t i = 0; i < place.read_count; ++i)
+      largest = std::max(largest, place.reads[i].bytes);
+  return largest;
+}
+
+SlotLayout::SlotLayout(const ExpertExtents& extents, std::span<const std::uint32_t> block_bytes,
+                       std::uint64_t join_bytes_max) {
   std::map<Shape, std::uint64_t> slot_bytes;  // the largest need of each shape
   for (LayerIndex layer = 0; layer < extents.layers(); ++layer) {
     for (ExpertIndex expert = 0; expert < extents.experts(layer); ++expert) {
       const ExpertExtent& extent = extents.at({layer, expert});
-      Placer placer(block_bytes);
+      Placer placer(block_bytes, join_bytes_max);
       placer.place(extent);
       placements_.push_back(placer.made);
       std::uint64_t& need = slot_bytes[shape_of(extent)];

@@ -63,9 +63,10 @@ class SlotLayout {
  public:
   // More sizes than this (files that mix types per expert) are merged upward where it wastes least.
   static constexpr std::size_t classes_max = 16;
-  // Parts that follow each other in the file (fused gate_up, scales) are read at once when that
-  // saves blocks, or when together they are this small, so that a read costs more than an earlier
-  // start brings. Parts that lie in each other (zipped gate and up) always are.
+  // Parts that follow each other in the file (fused gate_up, packed experts, scales) are read at
+  // once when that saves blocks, or when together they are this small, so that a read costs more
+  // than an earlier start brings; larger ones where the drive is known to read them faster. Parts
+  // that lie in each other (zipped gate and up) always are.
   static constexpr std::uint64_t joined_bytes_max = std::uint64_t{256} << 10;
   // Windows start at least so aligned in the slot (and at multiples of the file's block).
   static constexpr std::uint64_t window_alignment = 64;
@@ -73,7 +74,8 @@ class SlotLayout {
   SlotLayout() = default;
   // `block_bytes[f]` is File::block_bytes() of file f: a power of two, 1 when buffered. Slices are
   // not empty and every file index is known (checked: the readers of containers see to it).
-  SlotLayout(const ExpertExtents& extents, std::span<const std::uint32_t> block_bytes);
+  SlotLayout(const ExpertExtents& extents, std::span<const std::uint32_t> block_bytes,
+             std::uint64_t join_bytes_max = joined_bytes_max);
 
   std::span<const SlotClass> classes() const noexcept { return classes_; }  // ascending size
   std::uint32_t layers() const noexcept {
@@ -89,6 +91,7 @@ class SlotLayout {
     return layer_begin_[key.layer] + key.expert;
   }
   const ExpertPlacement& at(ExpertKey key) const noexcept { return placements_[index(key)]; }
+  std::uint64_t largest_read_bytes() const noexcept;
 
  private:
   std::vector<std::uint32_t> layer_begin_ = {0};

@@ -16,6 +16,7 @@
 #include "runtime/machine.h"
 #include "runtime/mirror.h"
 #include "runtime/pack.h"
+#include "runtime/read_joins.h"
 #include "runtime/together_cursor.h"
 
 namespace millrace {
@@ -68,7 +69,6 @@ Status Engine::open_model(const Checkpoint& checkpoint) {
   for (const File& file : files_) block_bytes_.push_back(file.block_bytes());
   MILLRACE_TRY(open_mirrors(checkpoint, direct));
   for (const File& file : files_) file_list_.push_back(&file);
-  layout_ = SlotLayout(spec_.experts, block_bytes_);
   return {};
 }
 
@@ -103,17 +103,20 @@ Status Engine::open_mirrors(const Checkpoint& checkpoint, DirectMode direct) {
 }
 
 Status Engine::look_up_drives() {
-  ReadShape shape{.depth = config_.queue_depth,
-                  .piece_bytes = config_.piece_bytes,
-                  .read_bytes = RunFloor::buffer_bytes(layout_)};
-  for (const std::uint32_t block : block_bytes_)
-    shape.block_bytes = std::max<std::uint64_t>(shape.block_bytes, block);
   for (RunDrive& drive : drives_) {
     const auto first = std::find_if(drive.files.begin(), drive.files.end(),
                                     [](std::uint32_t file) { return file != ReadDrive::no_file; });
-    MILLRACE_TRY(look_up(drive, files_[*first].path(), config_.profile_folder, shape));
+    MILLRACE_TRY(look_up(drive, files_[*first].path(), config_.profile_folder));
   }
   note_shared(drives_);
+  layout_ = joined_layout(spec_.experts, block_bytes_,
+                          [this](std::uint64_t bytes) { return drive_range(drives_, bytes); });
+  ReadShape shape{.depth = config_.queue_depth,
+                  .piece_bytes = config_.piece_bytes,
+                  .read_bytes = layout_.largest_read_bytes()};
+  for (const std::uint32_t block : block_bytes_)
+    shape.block_bytes = std::max<std::uint64_t>(shape.block_bytes, block);
+  for (RunDrive& drive : drives_) choose_pieces(drive, shape);
   return {};
 }
 
@@ -131,7 +134,7 @@ Status Engine::make_memory() {
   MILLRACE_ASSIGN(trunk_, TrunkStore::create(spec_, plan_.trunk, block_bytes_, memory_));
   MILLRACE_ASSIGN(slots_, allocate_slots(memory_, plan_.slots));
   if (plan_.measuring_bytes > 0) {
-    MILLRACE_ASSIGN(measuring_, memory_.allocate(1, RunFloor::buffer_bytes(layout_)));
+    MILLRACE_ASSIGN(measuring_, memory_.allocate(1, layout_.largest_read_bytes()));
   }
   const PinnedMemoryStats stats = memory_.stats();
   if (!stats.unlocked_reason.empty()) log_info("memory is not locked: " + stats.unlocked_reason);
@@ -158,7 +161,7 @@ Status Engine::predict_speed(const PlanInput& input) {
   const auto pace = load_pace(pace_key());
   const ComputeSpeed speed = paced(*compute_speed_, pace);
   const auto routing = load_routing(config_.profile_folder, routing_key_, spec_);
-  const DriveRange drive = drive_range(drives_, RunFloor::buffer_bytes(layout_));
+  const DriveRange drive = drive_range(drives_, layout_.largest_read_bytes());
   MILLRACE_ASSIGN(PlannedRun run, choose_cache(input, std::move(plan_), {speed, drive, routing}));
   plan_ = std::move(run.plan);
   prediction_ = std::move(run.prediction);

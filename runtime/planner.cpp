@@ -8,7 +8,6 @@
 
 #include "prefetch/predictor.h"
 #include "runtime/base/log.h"
-#include "runtime/floor/run_floor.h"
 #include "runtime/pipeline/batch_walk.h"
 #include "runtime/presets.h"
 
@@ -43,7 +42,7 @@ Result<std::uint32_t> choose_context(const PlanInput& input) {
 std::uint64_t measuring_bytes(const PlanInput& input) {
   constexpr std::uint64_t smallest_pool = 256 * MiB;
   if (input.spec.experts.pool_bytes() < smallest_pool) return 0;
-  return PinnedMemory::mapped_bytes(1, RunFloor::buffer_bytes(input.layout));
+  return PinnedMemory::mapped_bytes(1, input.layout.largest_read_bytes());
 }
 
 // What remains for trunk and cache under the preset "auto": a tenth is left to the system.

@@ -11,8 +11,8 @@
 #include "runtime/estimate/known_pace.h"
 #include "runtime/estimate/known_routing.h"
 #include "runtime/estimate/predict.h"
-#include "runtime/floor/run_floor.h"
 #include "runtime/machine.h"
+#include "runtime/read_joins.h"
 
 namespace millrace {
 
@@ -29,9 +29,9 @@ Result<ReplayPricing> measure_pricing(const std::string& model_path,
       paced(measured, load_pace({profile_folder, key, kernels->name, threads}));
   MILLRACE_ASSIGN(const Drive drive, find_drive(spec.files.front()));
   const std::vector<std::uint32_t> blocks(spec.files.size(), 4096);
-  const SlotLayout layout(spec.experts, blocks);
-  const DriveRange range =
-      drive_range(load_profile(profile_folder, drive), RunFloor::buffer_bytes(layout));
+  const auto profile = load_profile(profile_folder, drive);
+  const RangeOfRead rates = [&](std::uint64_t bytes) { return drive_range(profile, bytes); };
+  const DriveRange range = rates(joined_layout(spec.experts, blocks, rates).largest_read_bytes());
   const TokenTimes times = token_times(spec, speed);
   ReplayPricing made;
   made.drive_bytes_per_second = range.middle;

@@ -24,10 +24,13 @@ const RunDrive* same_drive(std::span<const RunDrive> drives, std::size_t index) 
 
 }  // namespace
 
-Status look_up(RunDrive& drive, const std::string& file, const std::string& profile_folder,
-               const ReadShape& shape) {
+Status look_up(RunDrive& drive, const std::string& file, const std::string& profile_folder) {
   MILLRACE_ASSIGN(drive.drive, find_drive(file));
   drive.profile = load_profile(profile_folder, drive.drive);
+  return {};
+}
+
+void choose_pieces(RunDrive& drive, const ReadShape& shape) {
   drive.piece_bytes = limits::piece_bytes_default;
   drive.depth = limits::queue_depth_default;
   if (drive.profile && !drive.profile->grid.empty()) {
@@ -41,7 +44,6 @@ Status look_up(RunDrive& drive, const std::string& file, const std::string& prof
   if (shape.piece_bytes != 0) drive.piece_bytes = shape.piece_bytes;
   // A profile may have been measured on a file system with smaller blocks.
   drive.piece_bytes = round_up(drive.piece_bytes, shape.block_bytes);
-  return {};
 }
 
 void note_shared(std::span<RunDrive> drives) {

@@ -34,9 +34,10 @@ struct ReadShape {
   std::uint64_t block_bytes = 1;  // pieces are multiples of it
 };
 
-// Looks a drive up by one of its files: fills drive, profile, piece and depth. `io` error.
-Status look_up(RunDrive& drive, const std::string& file, const std::string& profile_folder,
-               const ReadShape& shape);
+// Looks a drive up by one of its files: fills drive and profile. `io` error.
+Status look_up(RunDrive& drive, const std::string& file, const std::string& profile_folder);
+// Fills piece and depth.
+void choose_pieces(RunDrive& drive, const ReadShape& shape);
 // Notes the drives that are the same as an earlier one; tells so in a warning.
 void note_shared(std::span<RunDrive> drives);
 

@@ -16,9 +16,9 @@
 #include "runtime/estimate/header_file.h"
 #include "runtime/estimate/known_routing.h"
 #include "runtime/fixture/fixture.h"
-#include "runtime/floor/run_floor.h"
 #include "runtime/machine.h"
 #include "runtime/presets.h"
+#include "runtime/read_joins.h"
 
 namespace millrace {
 
@@ -133,7 +133,7 @@ class Estimator {
   Result<Estimate> run() {
     MILLRACE_ASSIGN(model_, open_model(options_));
     blocks_.assign(std::max<std::size_t>(1, model_.spec.files.size()), 4096);
-    layout_ = SlotLayout(model_.spec.experts, blocks_);
+    MILLRACE_TRY(lay_out());
     machine_ = read_machine();
     describe();
     MILLRACE_TRY(go_on());
@@ -156,6 +156,7 @@ class Estimator {
     if (options_.cancel == nullptr || !options_.cancel->load()) return {};
     return Error{ErrorCode::cancelled, "interrupted"};
   }
+  Status lay_out();
   void describe();
   Status measure();
   Status find_routing();
@@ -191,11 +192,18 @@ void Estimator::describe() {
   estimate_.ram_available = machine_.memory_available;
 }
 
-Status Estimator::measure() {
+// The reads of a run, as the drive's profile will have them.
+Status Estimator::lay_out() {
   MILLRACE_ASSIGN(const Drive drive, find_drive(place()));
   estimate_.drive_name = drive.name;
-  estimate_.drive =
-      drive_range(load_profile(options_.profile_folder, drive), RunFloor::buffer_bytes(layout_));
+  const auto profile = load_profile(options_.profile_folder, drive);
+  const RangeOfRead range = [&](std::uint64_t bytes) { return drive_range(profile, bytes); };
+  layout_ = joined_layout(model_.spec.experts, blocks_, range);
+  estimate_.drive = range(layout_.largest_read_bytes());
+  return {};
+}
+
+Status Estimator::measure() {
   MILLRACE_ASSIGN(const KernelTable* kernels, choose_kernels(options_.config.isa));
   const unsigned threads = options_.config.threads != 0
                                ? options_.config.threads

@@ -76,12 +76,11 @@ double rate_between(const std::vector<ReadRate>& grid, std::uint32_t depth, doub
   return below->bytes_per_second + way * (above->bytes_per_second - below->bytes_per_second);
 }
 
-// What reads of that size get of the cell's rate: they are cut into pieces of at most its size, and
-// the parts are smaller.
+// What reads of that size get of the cell's rate: they are cut into equal pieces of about its size.
 double share_of_cell(const std::vector<ReadRate>& grid, const ReadRate& cell,
                      std::uint64_t read_bytes) {
   const auto bytes = static_cast<double>(std::max<std::uint64_t>(1, read_bytes));
-  const double pieces = std::ceil(bytes / static_cast<double>(cell.piece_bytes));
+  const double pieces = std::max(1.0, std::round(bytes / static_cast<double>(cell.piece_bytes)));
   const double rate = rate_between(grid, cell.depth, bytes / pieces);
   return rate > 0 ? std::min(1.0, rate / cell.bytes_per_second) : 1.0;
 }

@@ -15,18 +15,6 @@ constexpr double first_guess = 0.5e9;  // bytes per second, before anything was 
 
 }  // namespace
 
-std::uint64_t RunFloor::buffer_bytes(const SlotLayout& layout) noexcept {
-  std::uint64_t largest = 0;
-  for (LayerIndex layer = 0; layer < layout.layers(); ++layer) {
-    for (ExpertIndex expert = 0; expert < layout.experts(layer); ++expert) {
-      const ExpertPlacement& place = layout.at({layer, expert});
-      for (std::uint32_t i = 0; i < place.read_count; ++i)
-        largest = std::max(largest, place.reads[i].bytes);
-    }
-  }
-  return largest;
-}
-
 RunFloor::RunFloor(ReadScheduler& scheduler, const SlotLayout& layout, PinnedBlock buffer)
     : scheduler_(scheduler), layout_(layout), buffer_(buffer) {
   ranges_.resize(std::size_t{2} * scheduler.depth());

@@ -28,12 +28,11 @@ struct FloorFigure {
 // Owned by the engine; used by the thread that runs it. Scheduler, layout and memory outlive it.
 class RunFloor {
  public:
-  // Bytes of memory that reads need: the largest read of any expert. Reads overwrite each other.
-  static std::uint64_t buffer_bytes(const SlotLayout& layout) noexcept;
   // Shares of the run that measuring may take: while it goes on, and at its end if there is no
   // sample by then.
   static constexpr double share_max = 0.01, share_at_end = 0.02;
 
+  // Reads overwrite each other in `buffer`, which holds the layout's largest read.
   RunFloor(ReadScheduler& scheduler, const SlotLayout& layout, PinnedBlock buffer);
 
   // Between tokens, or behind the last: whether a sample is due. `run_ns` is how long the run took

@@ -1,5 +1,6 @@
 #include "io/alignment.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 using namespace millrace;
@@ -10,6 +11,30 @@ TEST_CASE("A range is rounded outward to whole blocks and remembers where it sta
   REQUIRE(block_window(512, 512, 512) == BlockWindow{512, 512, 512, 0});
   REQUIRE(block_window(4096 + 128, 4096, 4096) == BlockWindow{4096, 8192, 4224, 128});
   REQUIRE(block_window(1234567, 89, 1) == BlockWindow{1234567, 89, 89, 0});
+}
+
+TEST_CASE("Equal pieces cover a read in whole blocks, none far from the size asked for") {
+  for (const std::uint64_t piece : {4096u, 65536u, 1048576u}) {
+    for (std::uint64_t blocks = 1; blocks < 700; blocks += 3) {
+      const std::uint64_t bytes = blocks * 4096;
+      std::uint64_t rest = bytes, smallest = bytes, largest = 0;
+      while (rest > 0) {
+        const std::uint64_t cut = even_piece_bytes(rest, piece, 4096);
+        REQUIRE(cut > 0);
+        REQUIRE(cut <= rest);
+        REQUIRE(cut % 4096 == 0);
+        smallest = std::min(smallest, cut);
+        largest = std::max(largest, cut);
+        rest -= cut;
+      }
+      CAPTURE(piece, bytes, smallest, largest);
+      REQUIRE(2 * largest <= 3 * std::max<std::uint64_t>(piece, 4096));
+      REQUIRE(3 * (smallest + 4096) >= 2 * std::min(piece, bytes));
+      REQUIRE(largest - smallest <= 4096);
+    }
+  }
+  REQUIRE(even_piece_bytes(1'179'648, 1'048'576, 4096) == 1'179'648);
+  REQUIRE(even_piece_bytes(1'703'936, 1'048'576, 4096) == 851'968);
 }
 
 TEST_CASE("The largest window is reached by some start and exceeded by none") {

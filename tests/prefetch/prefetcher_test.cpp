@@ -227,3 +227,35 @@ TEST_CASE("prefetcher: wrong guesses are given up after a trial, right ones go o
           trials * (trial + top_k) * world.loader->largest_expert_bytes());
   }
 }
+
+TEST_CASE("prefetcher: guesses that are taken back before they began are no reason to stop") {
+  const std::uint32_t layers = 4, top_k = 4;
+  GuessWorld world(layers, 64, 24, top_k, 8);
+  const PredictorShape shape{.layers = layers, .experts = 64, .top_k = top_k};
+  Prefetcher prefetcher(*world.loader, make_predictor("router1").value(), shape,
+                        std::vector<bool>(layers, true));
+  for (std::uint32_t step = 0; step < 400; ++step) {
+    const LayerIndex layer = step % layers;
+    const auto expert = [](std::uint32_t s) { return s * 7 % 64; };
+    // Whole rounds of guesses come in time and are used; every other round none has begun when it
+    // turns out that they were wrong.
+    const bool right = step / 8 % 2 == 0;
+    const ExpertIndex first = expert(step);
+    prefetcher.chosen(layer, Experts{first});
+    Asker asker({layer, first});
+    asker.request.owner = &asker;
+    world.ask({&asker});
+    world.scheduler.run();
+    world.release(asker);
+    const bool next_right = (step + 1) / 8 % 2 == 0;
+    const LayerIndex next = (step + 1) % layers;
+    prefetcher.foreseen(next, next_right ? Experts{expert(step + 1)}
+                                         : Experts{(first + 20) % 64, (first + 30) % 64,
+                                                   (first + 40) % 64, (first + 50) % 64});
+    prefetcher.look_ahead(layer);
+    if (next_right) world.scheduler.run();
+    if (!right) CHECK_FALSE(asker.request.hit);
+  }
+  CHECK(world.loader->stats().guesses_used_bytes > 0);
+  CHECK(prefetcher.pauses() == 0);
+}

@@ -149,6 +149,14 @@ TEST_CASE("slot layout: large neighbours that waste no block stay two reads, so 
   std::vector<ExpertExtent> row(1);
   row[0] = {slice_at(0, MiB), slice_at(MiB, MiB), slice_at(2 * MiB, MiB)};
   CHECK(SlotLayout(ExpertExtents({row}), block_512).at({0, 0}).read_count == 3);
+  CHECK(SlotLayout(ExpertExtents({row}), block_512).largest_read_bytes() == MiB);
+  // Where larger reads are known to be faster: gate and up at once, never down with them.
+  const SlotLayout joined(ExpertExtents({row}), block_512, 2 * MiB);
+  CHECK(joined.at({0, 0}).read_count == 2);
+  CHECK(joined.at({0, 0}).reads[0].bytes == 2 * MiB);
+  CHECK(joined.at({0, 0}).reads[1].parts == 4);
+  CHECK(joined.largest_read_bytes() == 2 * MiB);
+  CHECK(SlotLayout(ExpertExtents({row}), block_512, 2 * MiB - 512).at({0, 0}).read_count == 3);
   row[0] = {slice_at(96, MiB), slice_at(MiB + 96, MiB), slice_at(2 * MiB + 96, MiB)};
   CHECK(SlotLayout(ExpertExtents({row}), block_512).at({0, 0}).read_count == 2);
 }

@@ -10,6 +10,7 @@
 #include "kernels/dispatch.h"
 #include "runtime/base/units.h"
 #include "runtime/estimate/hit_curve.h"
+#include "runtime/read_joins.h"
 #include "tests/support/temp_folder.h"
 
 using namespace millrace;
@@ -190,4 +191,28 @@ TEST_CASE("The luckiest cell of a noisy profile is not what is promised") {
   CHECK(range.low <= 1.1e9);
   CHECK(range.high >= 1.2e9);
   CHECK(range.latency_seconds == Approx(500e-6));
+}
+
+TEST_CASE("Gate and up of a packed expert are one read where the drive reads larger ones faster") {
+  const auto slice = [](std::uint64_t offset) {
+    return MatrixExtent{.type = DType::f32,
+                        .file = 0,
+                        .offset_bytes = offset,
+                        .row_bytes = 1 * MiB,
+                        .rows = 1,
+                        .columns = 1};
+  };
+  const ExpertExtents extents({{{slice(0), slice(1 * MiB), slice(2 * MiB)}}});
+  const std::vector<std::uint32_t> blocks = {4096};
+  const auto reads = [&](double gain, bool measured) {
+    const RangeOfRead range = [&](std::uint64_t bytes) {
+      const double rate = bytes > 1 * MiB ? gain * 1e9 : 1e9;
+      return DriveRange{rate, rate, rate, measured, 0};
+    };
+    return joined_layout(extents, blocks, range).at({0, 0}).read_count;
+  };
+  CHECK(reads(1.2, true) == 2);
+  CHECK(reads(1.02, true) == 3);
+  CHECK(reads(0.8, true) == 3);
+  CHECK(reads(1.2, false) == 3);
 }

@@ -159,9 +159,9 @@ Status Engine::predict_speed(const PlanInput& input) {
   }
   compute_speed_ = *measured;
   const auto pace = load_pace(pace_key());
-  const ComputeSpeed speed = paced(*compute_speed_, pace);
+  const ComputeSpeed speed = paced(*compute_speed_, token_times(spec_, *compute_speed_), pace);
   const auto routing = load_routing(config_.profile_folder, routing_key_, spec_);
-  const DriveRange drive = drive_range(drives_, layout_.largest_read_bytes());
+  const DriveRange drive = paced(drive_range(drives_, layout_.largest_read_bytes()), pace);
   MILLRACE_ASSIGN(PlannedRun run, choose_cache(input, std::move(plan_), {speed, drive, routing}));
   plan_ = std::move(run.plan);
   prediction_ = std::move(run.prediction);
@@ -174,15 +174,18 @@ Status Engine::predict_speed(const PlanInput& input) {
   return {};
 }
 
-PaceKey Engine::pace_key() const noexcept {
+PaceKey Engine::pace_key() const {
   const std::string& folder = config_.profile_folder;
   return {routing_key_.empty() ? std::string_view() : folder, routing_key_, kernels_->name,
-          plan_.threads};
+          plan_.threads, pace_drive(drives_, files_.front().direct())};
 }
 
 Status Engine::keep_pace(double compute_seconds) const {
   if (!compute_speed_) return {};
-  return save_pace(pace_key(), token_times(spec_, *compute_speed_), compute_seconds);
+  PaceLesson lesson{.compute_seconds = compute_seconds};
+  if (run_floor_ && run_floor_->figure().samples > 0)
+    lesson.drive_bytes_per_second = run_floor_->figure().bytes_per_second();
+  return save_pace(pace_key(), lesson);
 }
 
 Status Engine::start_reading() {

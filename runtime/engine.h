@@ -136,7 +136,7 @@ class Engine {
   Status make_memory();
   Status predict_speed(const PlanInput& input);
   Status note_routing();
-  PaceKey pace_key() const noexcept;
+  PaceKey pace_key() const;
   Status start_reading();
   Status load_trunk();
   Status build_pipeline();

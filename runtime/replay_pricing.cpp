@@ -13,6 +13,7 @@
 #include "runtime/estimate/predict.h"
 #include "runtime/machine.h"
 #include "runtime/read_joins.h"
+#include "runtime/run_drives.h"
 
 namespace millrace {
 
@@ -25,22 +26,24 @@ Result<ReplayPricing> measure_pricing(const std::string& model_path,
   MILLRACE_ASSIGN(const ComputeSpeed measured,
                   measure_compute(*kernels, expert_type(spec), trunk_type(spec), threads));
   MILLRACE_ASSIGN(const std::string key, routing_key(spec));
-  const ComputeSpeed speed =
-      paced(measured, load_pace({profile_folder, key, kernels->name, threads}));
-  MILLRACE_ASSIGN(const Drive drive, find_drive(spec.files.front()));
+  RunDrive own;
+  MILLRACE_TRY(look_up(own, spec.files.front(), profile_folder));
+  const auto pace =
+      load_pace({profile_folder, key, kernels->name, threads, pace_drive({&own, 1}, true)});
+  const ComputeSpeed speed = paced(measured, token_times(spec, measured), pace);
   const std::vector<std::uint32_t> blocks(spec.files.size(), 4096);
-  const auto profile = load_profile(profile_folder, drive);
-  const RangeOfRead rates = [&](std::uint64_t bytes) { return drive_range(profile, bytes); };
-  const DriveRange range = rates(joined_layout(spec.experts, blocks, rates).largest_read_bytes());
+  const RangeOfRead rates = [&](std::uint64_t bytes) { return drive_range(own.profile, bytes); };
+  const DriveRange range =
+      paced(rates(joined_layout(spec.experts, blocks, rates).largest_read_bytes()), pace);
   const TokenTimes times = token_times(spec, speed);
   ReplayPricing made;
   made.drive_bytes_per_second = range.middle;
   made.latency_seconds = range.latency_seconds;
   made.compute_seconds = times.trunk + times.experts;
   made.expert_share = times.experts / made.compute_seconds;
-  made.from = fmt::format("{}{} at {:.2f} GB/s, {:.1f} ms of computing with {} threads", drive.name,
-                          range.measured ? "" : " (never measured, assumed)", range.middle / 1e9,
-                          1e3 * made.compute_seconds, threads);
+  made.from = fmt::format("{}{} at {:.2f} GB/s, {:.1f} ms of computing with {} threads",
+                          own.drive.name, range.measured ? "" : " (never measured, assumed)",
+                          range.middle / 1e9, 1e3 * made.compute_seconds, threads);
   return made;
 }
 

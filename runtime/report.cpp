@@ -358,9 +358,9 @@ std::string expected_speed(const Prediction& expected) {
 std::string expectation_reason(const Prediction& expected) {
   std::string reason = "hits by " + expected.hits_from;
   if (expected.pace.runs > 0)
-    reason += fmt::format("; computing: {:.2f} times that of its weights alone, by {} {}",
-                          expected.pace.factor, expected.pace.runs,
-                          expected.pace.runs == 1 ? "run" : "runs");
+    reason +=
+        fmt::format("; computing: {:.1f} ms a token, by {} {}", 1e3 * expected.pace.compute_seconds,
+                    expected.pace.runs, expected.pace.runs == 1 ? "run" : "runs");
   if (!expected.size_reason.empty()) reason += "; cache: " + expected.size_reason;
   return reason;
 }

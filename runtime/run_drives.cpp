@@ -82,6 +82,12 @@ double profiled_rate(std::span<const RunDrive> drives, bool direct) {
   return all;
 }
 
+std::string pace_drive(std::span<const RunDrive> drives, bool direct) {
+  std::string name = direct ? "direct" : "page cache";
+  for (const RunDrive& drive : drives) name += " " + drive.drive.key;
+  return name;
+}
+
 std::vector<ReadDrive> read_drives(std::span<const RunDrive> drives) {
   std::vector<ReadDrive> list;
   const auto count = static_cast<std::uint32_t>(drives.size());

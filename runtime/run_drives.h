@@ -47,6 +47,9 @@ DriveRange drive_range(std::span<const RunDrive> drives, std::uint64_t read_byte
 // measured with O_DIRECT as `direct` says.
 double profiled_rate(std::span<const RunDrive> drives, bool direct);
 
+// What a learned rate of these drives holds for (known_pace.h).
+std::string pace_drive(std::span<const RunDrive> drives, bool direct);
+
 std::vector<ReadDrive> read_drives(std::span<const RunDrive> drives);
 
 }  // namespace millrace

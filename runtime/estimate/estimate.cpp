@@ -14,11 +14,13 @@
 #include "runtime/base/log.h"
 #include "runtime/base/units.h"
 #include "runtime/estimate/header_file.h"
+#include "runtime/estimate/known_pace.h"
 #include "runtime/estimate/known_routing.h"
 #include "runtime/fixture/fixture.h"
 #include "runtime/machine.h"
 #include "runtime/presets.h"
 #include "runtime/read_joins.h"
+#include "runtime/run_drives.h"
 
 namespace millrace {
 
@@ -139,6 +141,7 @@ class Estimator {
     MILLRACE_TRY(go_on());
     MILLRACE_TRY(measure());
     MILLRACE_TRY(find_routing());
+    MILLRACE_TRY(find_pace());
     for (const std::uint64_t ram : budgets()) {
       MILLRACE_TRY(go_on());
       estimate_.budgets.push_back(make_budget(ram));
@@ -160,6 +163,7 @@ class Estimator {
   void describe();
   Status measure();
   Status find_routing();
+  Status find_pace();
   std::vector<std::uint64_t> budgets();
   Budget make_budget(std::uint64_t ram);
   Machine machine_for(std::uint64_t ram) const;
@@ -173,6 +177,9 @@ class Estimator {
   SlotLayout layout_;
   Machine machine_;
   std::optional<RoutingRecord> routing_;
+  std::optional<KnownPace> pace_;
+  RunDrive drive_;
+  const KernelTable* kernels_ = nullptr;
   Estimate estimate_;
 };
 
@@ -194,21 +201,21 @@ void Estimator::describe() {
 
 // The reads of a run, as the drive's profile will have them.
 Status Estimator::lay_out() {
-  MILLRACE_ASSIGN(const Drive drive, find_drive(place()));
-  estimate_.drive_name = drive.name;
-  const auto profile = load_profile(options_.profile_folder, drive);
-  const RangeOfRead range = [&](std::uint64_t bytes) { return drive_range(profile, bytes); };
+  MILLRACE_ASSIGN(drive_.drive, find_drive(place()));
+  estimate_.drive_name = drive_.drive.name;
+  drive_.profile = load_profile(options_.profile_folder, drive_.drive);
+  const RangeOfRead range = [&](std::uint64_t bytes) { return drive_range(drive_.profile, bytes); };
   layout_ = joined_layout(model_.spec.experts, blocks_, range);
   estimate_.drive = range(layout_.largest_read_bytes());
   return {};
 }
 
 Status Estimator::measure() {
-  MILLRACE_ASSIGN(const KernelTable* kernels, choose_kernels(options_.config.isa));
+  MILLRACE_ASSIGN(kernels_, choose_kernels(options_.config.isa));
   const unsigned threads = options_.config.threads != 0
                                ? options_.config.threads
                                : std::min(machine_.cores, limits::threads_max);
-  MILLRACE_ASSIGN(estimate_.speed, measure_compute(*kernels, expert_type(model_.spec),
+  MILLRACE_ASSIGN(estimate_.speed, measure_compute(*kernels_, expert_type(model_.spec),
                                                    trunk_type(model_.spec), threads));
   return {};
 }
@@ -224,6 +231,17 @@ Status Estimator::find_routing() {
   if (model_.shape || !model_.complete || estimate_.experts == 0) return {};
   MILLRACE_ASSIGN(const std::string key, routing_key(model_.spec));
   routing_ = load_routing(options_.profile_folder, key, model_.spec);
+  return {};
+}
+
+// What earlier runs of the model have left: those of a model larger than memory read it directly.
+Status Estimator::find_pace() {
+  if (model_.shape || !model_.complete || estimate_.experts == 0) return {};
+  MILLRACE_ASSIGN(const std::string key, routing_key(model_.spec));
+  pace_ = load_pace({options_.profile_folder, key, kernels_->name, estimate_.speed.threads,
+                     pace_drive({&drive_, 1}, true)});
+  estimate_.speed = paced(estimate_.speed, token_times(model_.spec, estimate_.speed), pace_);
+  estimate_.drive = paced(estimate_.drive, pace_);
   return {};
 }
 
@@ -309,6 +327,11 @@ void Estimator::assume() {
                    "tokens, or --routing TRACE, tells how it is with this one");
     said.push_back("the cache is warm: the first tokens are slower");
   }
+  if (pace_)
+    said.push_back(fmt::format(
+        "computing takes {:.1f} ms a token, as in {} earlier {} of it{}",
+        1e3 * pace_->compute_seconds, pace_->runs, pace_->runs == 1 ? "run" : "runs",
+        pace_->drive_bytes_per_second > 0 ? "; the drive gives what it gave there" : ""));
   said.push_back(fmt::format("{} threads of this machine; few positions in the context",
                              estimate_.speed.threads));
   if (model_.shape)

@@ -16,22 +16,34 @@ namespace millrace {
 namespace {
 
 constexpr std::uint64_t pace_bytes_max = 64 * KiB;
+constexpr double drive_rate_max = 1e12;  // bytes per second
+constexpr double compute_seconds_max = 1e5;
+constexpr double pace_range = 0.15;  // how far a drive is expected to stray from its pace
 
 std::string path_of(const PaceKey& key) {
   return fmt::format("{}/pace-{}-{}-{}.json", key.folder, key.model, key.isa, key.threads);
 }
 
-Result<KnownPace> parse_pace(const std::string& text) {
+// The rate of another drive is none.
+Result<KnownPace> parse_pace(const std::string& text, const std::string& drive) {
   MILLRACE_ASSIGN(const Json json, Json::parse(text));
-  const Json* const factor = json.find("factor");
+  const Json* const seconds = json.find("compute_seconds");
   const Json* const runs = json.find("runs");
   KnownPace pace;
   std::int64_t count = 0;
-  const bool sound = factor != nullptr && factor->get_number(pace.factor) && runs != nullptr &&
-                     runs->get_integer(count) && pace.factor >= pace_factor_min &&
-                     pace.factor <= pace_factor_max && count >= 1 && count <= UINT32_MAX;
+  const bool sound = seconds != nullptr && seconds->get_number(pace.compute_seconds) &&
+                     runs != nullptr && runs->get_integer(count) && pace.compute_seconds > 0 &&
+                     pace.compute_seconds <= compute_seconds_max && count >= 1 &&
+                     count <= UINT32_MAX;
   if (!sound) return Error{ErrorCode::format, "it is no pace"};
   pace.runs = static_cast<std::uint32_t>(count);
+  const Json* const name = json.find("drive");
+  const Json* const rate = json.find("drive_bytes_per_second");
+  const std::string* const of = name == nullptr ? nullptr : name->as_string();
+  if (of == nullptr || *of != drive || rate == nullptr) return pace;
+  if (!rate->get_number(pace.drive_bytes_per_second) ||
+      !(pace.drive_bytes_per_second > 0 && pace.drive_bytes_per_second <= drive_rate_max))
+    return Error{ErrorCode::format, "it has no rate of a drive"};
   return pace;
 }
 
@@ -43,28 +55,45 @@ std::optional<KnownPace> load_pace(const PaceKey& key) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return std::nullopt;
   const auto text = read_whole_file(path, pace_bytes_max);
-  auto pace = text ? parse_pace(*text) : Result<KnownPace>(text.error());
+  auto pace = text ? parse_pace(*text, key.drive) : Result<KnownPace>(text.error());
   if (pace) return *pace;
   log_warning(fmt::format("{}: ignored: {}", printable(path, 4096), pace.error().what));
   return std::nullopt;
 }
 
-Status save_pace(const PaceKey& key, const TokenTimes& times, double compute_seconds) {
+Status save_pace(const PaceKey& key, const PaceLesson& lesson) {
   if (key.folder.empty()) return {};
-  const double took =
-      std::clamp(compute_seconds / (times.trunk + times.experts), pace_factor_min, pace_factor_max);
   const auto known = load_pace(key);
-  const double factor = known ? (known->factor + took) / 2 : took;
-  const Json json = Json::object().set("factor", factor).set("runs", known ? known->runs + 1 : 1u);
+  const double took = std::clamp(lesson.compute_seconds, 1e-9, compute_seconds_max);
+  Json json = Json::object()
+                  .set("compute_seconds", known ? (known->compute_seconds + took) / 2 : took)
+                  .set("runs", known ? known->runs + 1 : 1u);
+  const double before = known ? known->drive_bytes_per_second : 0;
+  const double now = std::min(lesson.drive_bytes_per_second, drive_rate_max);
+  const double rate = before > 0 && now > 0 ? (before + now) / 2 : std::max(before, now);
+  if (rate > 0) json.set("drive", key.drive).set("drive_bytes_per_second", rate);
   std::error_code error;
   std::filesystem::create_directories(key.folder, error);
   return replace_file(path_of(key), json.dump(1) + "\n");
 }
 
-ComputeSpeed paced(ComputeSpeed measured, const std::optional<KnownPace>& pace) noexcept {
+ComputeSpeed paced(const ComputeSpeed& measured, const TokenTimes& by_weights,
+                   const std::optional<KnownPace>& pace) noexcept {
   if (!pace) return measured;
-  measured.expert_bytes_per_second /= pace->factor;
-  measured.trunk_bytes_per_second /= pace->factor;
+  const double factor = std::clamp(pace->compute_seconds / (by_weights.trunk + by_weights.experts),
+                                   pace_factor_min, pace_factor_max);
+  ComputeSpeed slower = measured;
+  slower.expert_bytes_per_second /= factor;
+  slower.trunk_bytes_per_second /= factor;
+  return slower;
+}
+
+DriveRange paced(DriveRange measured, const std::optional<KnownPace>& pace) noexcept {
+  if (!pace || pace->drive_bytes_per_second <= 0) return measured;
+  measured.middle = pace->drive_bytes_per_second;
+  measured.low = std::min(measured.low, (1 - pace_range) * measured.middle);
+  measured.high = std::max(measured.high, (1 + pace_range) * measured.middle);
+  measured.measured = true;
   return measured;
 }
 

@@ -1,6 +1,7 @@
-// How much longer than its weights alone a model's computing takes on this machine, learned from
-// its runs: sharing among threads, starts of rows, experts that arrive one by one, other programs.
-// Kept between runs beside the model's routing.
+// How a model runs on this machine, learned from its runs: how long the computing of a token takes
+// (beside its weights there are sharing among threads, starts of rows, experts that arrive one by
+// one, other programs), and what the drive gives in the middle of it, where `millrace floor` had
+// the machine for itself. Kept between runs beside the model's routing.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +20,28 @@ struct PaceKey {
   std::string_view model;   // as routing_key()
   std::string_view isa;
   unsigned threads = 0;
+  std::string drive = {};  // what it is read from and how; a rate holds for this alone
 };
 
+// What a run took.
+struct PaceLesson {
+  double compute_seconds = 0;         // of a token
+  double drive_bytes_per_second = 0;  // measured between its tokens; 0: it was not
+};
+
+// Bounds of what is believed, as a multiple of what the weights alone take by a measurement at the
+// start, which is short, and true for that moment.
 inline constexpr double pace_factor_min = 0.5, pace_factor_max = 4;
 inline constexpr std::uint64_t pace_tokens_min = 32;  // that a run must decode to teach
 
 // Nothing if none is kept for this key. A damaged file is ignored with a warning.
 std::optional<KnownPace> load_pace(const PaceKey& key);
-// Keeps what a run took to compute a token, `times` being what it would take by its weights: half
-// of the new, half of what was known. `io` error.
-Status save_pace(const PaceKey& key, const TokenTimes& times, double compute_seconds);
-// The speed to expect of kernels in a run.
-ComputeSpeed paced(ComputeSpeed measured, const std::optional<KnownPace>& pace) noexcept;
+// Keeps what a run took: half of the new, half of what was known. `io` error.
+Status save_pace(const PaceKey& key, const PaceLesson& lesson);
+// The speed to expect of kernels in a run; `by_weights`: a token at the measured speed.
+ComputeSpeed paced(const ComputeSpeed& measured, const TokenTimes& by_weights,
+                   const std::optional<KnownPace>& pace) noexcept;
+// What to expect of the drive: what it gave in runs, and the range widened to hold that.
+DriveRange paced(DriveRange measured, const std::optional<KnownPace>& pace) noexcept;
 
 }  // namespace millrace

@@ -46,16 +46,17 @@ double ahead_share(std::string_view predictor) noexcept;
 enum class Binds : std::uint8_t { drive, memory, compute };
 const char* binds_name(Binds binds) noexcept;
 
-// How much longer than its weights alone a model's computing took in earlier runs (known_pace.h).
+// What earlier runs of a model showed (known_pace.h).
 struct KnownPace {
-  double factor = 1;
-  std::uint32_t runs = 0;  // that it was learned from
+  double compute_seconds = 0;         // of a token, all that is not waiting
+  std::uint32_t runs = 0;             // that it was learned from
+  double drive_bytes_per_second = 0;  // what the drive gave in the middle of them; 0: not known
 };
 
 struct Prediction {
   HitRange hits;
   std::string hits_from;                 // where these are known from, in words
-  KnownPace pace;                        // that the speed of computing was divided by
+  KnownPace pace;                        // that computing and drive were judged by
   std::string size_reason;               // why the cache has its size; empty: it was asked for
   double drive_bytes_per_token = 0;      // in the middle of the range
   double memory_bytes_per_token = 0;     // weights that pass through the kernels

@@ -18,16 +18,15 @@ TEST_CASE("A pace is half of what was known, half of what the run took, within b
   const TempFolder folder;
   const std::string place = folder.path("kept");
   const PaceKey key{place, "0123", "scalar", 2};
-  const TokenTimes times{.trunk = 0.03, .experts = 0.01};
   CHECK_FALSE(load_pace(key));
-  REQUIRE(save_pace(key, times, 0.08));
+  REQUIRE(save_pace(key, {0.08}));
   REQUIRE(load_pace(key));
-  CHECK(load_pace(key)->factor == Approx(2));
-  REQUIRE(save_pace(key, times, 0.04));
-  CHECK(load_pace(key)->factor == Approx(1.5));
+  CHECK(load_pace(key)->compute_seconds == Approx(0.08));
+  REQUIRE(save_pace(key, {0.04}));
+  CHECK(load_pace(key)->compute_seconds == Approx(0.06));
   CHECK(load_pace(key)->runs == 2);
-  REQUIRE(save_pace(key, times, 4000));
-  CHECK(load_pace(key)->factor == Approx((1.5 + pace_factor_max) / 2));
+  REQUIRE(save_pace(key, {4000}));
+  CHECK(load_pace(key)->compute_seconds == Approx(2000.03));
   CHECK_FALSE(load_pace({place, "0123", "scalar", 1}));
   CHECK_FALSE(load_pace({place, "0123", "avx2", 2}));
   CHECK_FALSE(load_pace({place, "4567", "scalar", 2}));
@@ -37,36 +36,64 @@ TEST_CASE("A pace that is damaged is none, and the next run mends it; no folder 
   const TempFolder folder;
   const std::string place = folder.path("kept");
   const PaceKey key{place, "0123", "scalar", 2};
-  REQUIRE(save_pace(key, {.trunk = 1, .experts = 1}, 3));
+  REQUIRE(save_pace(key, {3}));
   const std::string path = std::filesystem::directory_iterator(place)->path();
-  for (const char* const text : {"", "{}", "[1]", "{\"factor\":0,\"runs\":1}", "{\"factor\":1.5}",
-                                 "{\"factor\":1e300,\"runs\":1}", "{\"factor\":1.5,\"runs\":-1}"}) {
+  for (const char* const text :
+       {"", "{}", "[1]", "{\"compute_seconds\":0,\"runs\":1}", "{\"compute_seconds\":1.5}",
+        "{\"compute_seconds\":1e300,\"runs\":1}", "{\"compute_seconds\":1.5,\"runs\":-1}",
+        "{\"compute_seconds\":1.5,\"runs\":1,\"drive\":\"\","
+        "\"drive_bytes_per_second\":-1}"}) {
     CAPTURE(text);
     std::ofstream(path) << text;
     CHECK_FALSE(load_pace(key));
   }
-  REQUIRE(save_pace(key, {.trunk = 1, .experts = 1}, 3));
-  CHECK(load_pace(key)->factor == Approx(1.5));
+  REQUIRE(save_pace(key, {3}));
+  CHECK(load_pace(key)->compute_seconds == Approx(3));
   std::filesystem::remove(path);  // a pipe is not waited for, and gives way
   REQUIRE(mkfifo(path.c_str(), 0600) == 0);
   CHECK_FALSE(load_pace(key));
-  REQUIRE(save_pace(key, {.trunk = 1, .experts = 1}, 3));
-  CHECK(load_pace(key)->factor == Approx(1.5));
+  REQUIRE(save_pace(key, {3}));
+  CHECK(load_pace(key)->compute_seconds == Approx(3));
   const PaceKey nowhere{"", "0123", "scalar", 2};
-  CHECK(save_pace(nowhere, {.trunk = 1, .experts = 1}, 3));
+  CHECK(save_pace(nowhere, {3}));
   CHECK_FALSE(load_pace(nowhere));
 }
 
-TEST_CASE("A pace divides the speeds of the kernels, not that of the memory") {
+TEST_CASE("A pace divides the speeds of the kernels, not that of the memory, within bounds") {
   const ComputeSpeed speed{.memory_bytes_per_second = 30e9,
                            .expert_bytes_per_second = 20e9,
                            .trunk_bytes_per_second = 24e9,
                            .threads = 2};
-  const ComputeSpeed slower = paced(speed, KnownPace{.factor = 2, .runs = 1});
+  const TokenTimes times{.trunk = 0.03, .experts = 0.01};
+  const ComputeSpeed slower = paced(speed, times, KnownPace{.compute_seconds = 0.08, .runs = 1});
   CHECK(slower.memory_bytes_per_second == Approx(30e9));
   CHECK(slower.expert_bytes_per_second == Approx(10e9));
   CHECK(slower.trunk_bytes_per_second == Approx(12e9));
-  CHECK(paced(speed, {}).trunk_bytes_per_second == Approx(24e9));
+  CHECK(paced(speed, times, {}).trunk_bytes_per_second == Approx(24e9));
+  const ComputeSpeed absurd = paced(speed, times, KnownPace{.compute_seconds = 80, .runs = 1});
+  CHECK(absurd.trunk_bytes_per_second == Approx(24e9 / pace_factor_max));
+}
+
+TEST_CASE("What a drive gave in runs is what is expected of that drive, and of no other") {
+  const TempFolder folder;
+  const std::string place = folder.path("kept");
+  const PaceKey key{place, "0123", "scalar", 2, "direct a"};
+  REQUIRE(save_pace(key, {0.08, 2e9}));
+  REQUIRE(save_pace(key, {0.08, 1e9}));
+  CHECK(load_pace(key)->drive_bytes_per_second == Approx(1.5e9));
+  REQUIRE(save_pace(key, {0.08}));  // nothing was measured: what was known stays
+  CHECK(load_pace(key)->drive_bytes_per_second == Approx(1.5e9));
+  const PaceKey other{place, "0123", "scalar", 2, "direct b"};
+  REQUIRE(load_pace(other));
+  CHECK(load_pace(other)->drive_bytes_per_second == 0);
+  const DriveRange measured{1.9e9, 2e9, 2.1e9, true, 1e-4};
+  const DriveRange expected = paced(measured, load_pace(key));
+  CHECK(expected.middle == Approx(1.5e9));
+  CHECK(expected.low < 1.5e9);
+  CHECK(expected.high == measured.high);
+  CHECK(expected.latency_seconds == measured.latency_seconds);
+  CHECK(paced(measured, load_pace(other)).middle == measured.middle);
+  CHECK(paced(measured, std::nullopt).low == measured.low);
 }
 
 }  // namespace

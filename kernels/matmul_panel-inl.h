@@ -5,34 +5,41 @@
 // sums of a result join in the canonical tree as they come.
 #pragma once
 
-#include "kernels/panel-inl.h"
+#include "kernels/panel_tokens-inl.h"
 
 namespace millrace {
 namespace {
 
-// What a tile needs of its tokens besides q. Vectors of 16 in [group of 16 blocks][token]: a
-// block's values of all tokens lie a fixed distance apart.
-template <class Shape, std::size_t tokens>
-struct TileTokens {
-  const std::int8_t* q[tokens];
-  const float* scale;         // da
-  const std::int32_t* start;  // what a sum starts with: the codes' common offset times -sum(q)
-  const std::int32_t* sum;    // with minima: sum(q)
+// Weights that will be wanted next, prefetched a little at a time while a tile runs.
+class WeightsAhead {
+ public:
+  // `steps` steps are to cover the bytes.
+  WeightsAhead(const std::byte* begin, std::size_t bytes, std::size_t steps)
+      : at_(begin), end_(begin + bytes), step_((bytes / steps + 64) / 64 * 64) {}
+  template <class Isa>
+  [[gnu::always_inline]] void prefetch() {
+    if (at_ >= end_) return;
+    for (std::size_t line = 0; line < step_; line += 64) Isa::prefetch(at_ + line);
+    at_ += step_;
+  }
+
+ private:
+  const std::byte* at_;
+  const std::byte* end_;
+  std::size_t step_;
 };
 
-template <std::size_t tokens>
-constexpr std::size_t tile_place(std::size_t block, std::size_t token) {
-  return (block / 16 * tokens + token) * 16 + block % 16;
-}
-
-// The dots of one part of a record: sum[p][t] += panel p's rows times token t.
+// The dots of one part of a record: sum[p][t] += panel p's rows times token t, whose bytes lie at
+// `part`.
 template <class Isa, class Shape, std::size_t panels, std::size_t tokens>
-[[gnu::always_inline]] inline void dot_part(const std::byte* codes,
-                                            const std::int8_t* const (&q)[tokens], std::size_t at,
+[[gnu::always_inline]] inline void dot_part(const std::byte* codes, const std::byte* part,
                                             typename Isa::I32x16 (&sum)[panels][tokens]) {
   const auto load = [&](typename Isa::B64(&w)[panels], std::size_t k) {
     for (std::size_t p = 0; p < panels; ++p)
       w[p] = Isa::load_b64(codes + p * Shape::bytes + 64 * k);
+  };
+  const auto spread = [&](std::size_t k, std::size_t t) {
+    return Isa::spread4(reinterpret_cast<const std::int8_t*>(part + 4 * (k * tokens + t)));
   };
   if constexpr (Shape::largest == 0) {
 #pragma GCC unroll 8
@@ -40,7 +47,7 @@ template <class Isa, class Shape, std::size_t panels, std::size_t tokens>
       typename Isa::B64 w[panels];
       load(w, k);
       for (std::size_t t = 0; t < tokens; ++t) {
-        const auto a = Isa::spread4(q[t] + at + 4 * k);
+        const auto a = spread(k, t);
         for (std::size_t p = 0; p < panels; ++p) sum[p][t] = Isa::dot4_i(sum[p][t], w[p], a);
       }
     }
@@ -57,7 +64,7 @@ template <class Isa, class Shape, std::size_t panels, std::size_t tokens>
         typename Isa::B64 w[panels];
         load(w, k);
         for (std::size_t t = 0; t < tokens; ++t) {
-          const auto a = Isa::spread4(q[t] + at + 4 * k);
+          const auto a = spread(k, t);
           for (std::size_t p = 0; p < panels; ++p)
             products[p][t] = Isa::add_products(products[p][t], w[p], a);
         }
@@ -67,6 +74,24 @@ template <class Isa, class Shape, std::size_t panels, std::size_t tokens>
           sum[p][t] = Isa::end_products(sum[p][t], products[p][t]);
     }
   }
+}
+
+// What the sums of a part start with.
+template <class Isa, class Shape, std::size_t panels, std::size_t tokens>
+[[gnu::always_inline]] inline void start_part(const std::byte* record, std::size_t part,
+                                              typename Isa::I32x16 (&sum)[panels][tokens]) {
+  const std::byte* const start = record + TokenShape<Shape>::start(part, tokens);
+  for (std::size_t t = 0; t < tokens; ++t) {
+    std::int32_t value;
+    std::memcpy(&value, start + 4 * t, 4);
+    for (std::size_t p = 0; p < panels; ++p) sum[p][t] = Isa::set1_i(value);
+  }
+}
+
+[[gnu::always_inline]] inline float float_at(const std::byte* p) {
+  float value;
+  std::memcpy(&value, p, 4);
+  return value;
 }
 
 template <class Isa, std::size_t panels, std::size_t tokens>
@@ -80,25 +105,23 @@ template <class Isa, std::size_t panels, std::size_t tokens>
 }
 
 // One block of 32 values: acc = fma(S, dw * da, acc).
-template <class Isa, class Shape, bool started, std::size_t panels, std::size_t tokens>
-[[gnu::always_inline]] inline void step_block(const std::byte* record,
-                                              const TileTokens<Shape, tokens>& x, std::size_t block,
+template <class Isa, class Shape, std::size_t panels, std::size_t tokens>
+[[gnu::always_inline]] inline void step_block(const std::byte* record, const std::byte* x,
                                               TileSums<Isa, panels, tokens>& acc,
                                               TileSums<Isa, panels, tokens>& minima) {
+  using Tokens = TokenShape<Shape>;
   typename Isa::I32x16 sum[panels][tokens];
-  for (std::size_t t = 0; t < tokens; ++t)
-    for (std::size_t p = 0; p < panels; ++p)
-      sum[p][t] = started ? Isa::set1_i(x.start[tile_place<tokens>(block, t)]) : Isa::zero_i();
-  dot_part<Isa, Shape, panels, tokens>(record, x.q, 32 * block, sum);
+  start_part<Isa, Shape, panels, tokens>(x, 0, sum);
+  dot_part<Isa, Shape, panels, tokens>(record, x, sum);
   for (std::size_t p = 0; p < panels; ++p) {
     const std::byte* const own = record + p * Shape::bytes;
     const auto scale = Isa::load(reinterpret_cast<const float*>(own + Shape::scale));
     for (std::size_t t = 0; t < tokens; ++t) {
-      const auto da = Isa::set1(x.scale[tile_place<tokens>(block, t)]);
+      const auto da = Isa::set1(float_at(x + Tokens::scale(tokens) + 4 * t));
       acc.of[p][t] = Isa::fma(Isa::to_f32(sum[p][t]), Isa::mul(scale, da), acc.of[p][t]);
       if constexpr (Shape::minima) {
         const auto minimum = Isa::load(reinterpret_cast<const float*>(own + Shape::minimum));
-        const auto q_sum = Isa::to_f32(Isa::set1_i(x.sum[tile_place<tokens>(block, t)]));
+        const auto q_sum = Isa::set1(float_at(x + Tokens::sums(tokens) + 4 * t));
         minima.of[p][t] = Isa::fma(q_sum, Isa::mul(minimum, da), minima.of[p][t]);
       }
     }
@@ -134,81 +157,102 @@ template <class Isa, std::size_t panels, std::size_t tokens>
   }
 }
 
-template <class Isa, class Shape, bool started, std::size_t panels, std::size_t tokens>
-void block_tile(const std::byte* record, std::size_t blocks, const TileTokens<Shape, tokens>& x,
-                float* y, std::size_t y_stride) {
-  TileSums<Isa, panels, tokens> levels[5];
-  const std::size_t classes = class_count(blocks);
-  for (std::size_t turn = 0; turn < classes; ++turn) {
-    TileSums<Isa, panels, tokens> acc, minima;
-    clear(acc);
-    clear(minima);
-    for (std::size_t b = class_at(turn, classes); b < blocks;
-         b += 16, record += panels * Shape::bytes)
-      step_block<Isa, Shape, started, panels, tokens>(record, x, b, acc, minima);
-    if constexpr (Shape::minima)
-      for (std::size_t p = 0; p < panels; ++p)
-        for (std::size_t t = 0; t < tokens; ++t)
-          acc.of[p][t] = Isa::add(acc.of[p][t], minima.of[p][t]);
-    join_class<Isa, panels, tokens>(acc, turn, levels);
-  }
-  store_results<Isa, panels, tokens>(levels, classes, y, y_stride);
+// Blocks in a class.
+constexpr std::size_t class_blocks(std::size_t index, std::size_t blocks) {
+  return index < blocks ? (blocks + 15 - index) / 16 : 0;
 }
 
-// Brings a tile's scales, starts and sums together in `scratch`, then runs it.
-template <class Isa, class Shape, std::int32_t offset, std::size_t tokens>
-void run_block_tile(const std::byte* records, std::size_t blocks, const Q8Batch& x,
-                    std::size_t token, float* y, std::size_t y_stride, std::byte* scratch) {
-  const std::size_t count = (blocks + 15) / 16 * 16 * tokens;
-  auto* const scale = reinterpret_cast<float*>(scratch);
-  auto* const start = reinterpret_cast<std::int32_t*>(scale + count);
-  auto* const sum = start + count;
-  TileTokens<Shape, tokens> tile{{}, scale, start, sum};
-  for (std::size_t t = 0; t < tokens; ++t) {
-    tile.q[t] = x.q + (token + t) * x.q_stride;
-    const std::size_t from = (token + t) * x.block_stride;
-    for (std::size_t b = 0; b < blocks; b += 16) {
-      const std::size_t to = tile_place<tokens>(b, t);
-      Isa::store(scale + to, Isa::load(x.scale + from + b));
-      const auto q_sum = Isa::load_i(x.sum + from + b);
-      if constexpr (offset != 0) Isa::store_i(start + to, Isa::mul_i(q_sum, Isa::set1_i(-offset)));
-      if constexpr (Shape::minima) Isa::store_i(sum + to, q_sum);
+struct BlockTile {
+  template <class Isa, class Shape, std::size_t tokens>
+  static void run(const std::byte* record, const std::byte* x, std::size_t blocks,
+                  WeightsAhead& ahead, float* y, std::size_t y_stride) {
+    constexpr std::size_t panels = Isa::panels;
+    TileSums<Isa, panels, tokens> levels[5];
+    const std::size_t classes = class_count(blocks);
+    for (std::size_t turn = 0; turn < classes; ++turn) {
+      TileSums<Isa, panels, tokens> acc, minima;
+      clear(acc);
+      clear(minima);
+      for (std::size_t left = class_blocks(class_at(turn, classes), blocks); left > 0; --left) {
+        ahead.prefetch<Isa>();
+        step_block<Isa, Shape, panels, tokens>(record, x, acc, minima);
+        record += panels * Shape::bytes;
+        x += TokenShape<Shape>::bytes(tokens);
+      }
+      if constexpr (Shape::minima)
+        for (std::size_t p = 0; p < panels; ++p)
+          for (std::size_t t = 0; t < tokens; ++t)
+            acc.of[p][t] = Isa::add(acc.of[p][t], minima.of[p][t]);
+      join_class<Isa, panels, tokens>(acc, turn, levels);
     }
+    store_results<Isa, panels, tokens>(levels, classes, y, y_stride);
   }
-  block_tile<Isa, Shape, offset != 0, Isa::panels, tokens>(records, blocks, tile,
-                                                           y + token * y_stride, y_stride);
+};
+
+// A tile of `tokens` tokens, most or fewer.
+template <class Tile, class Isa, class Shape, std::size_t most>
+void run_tile(std::size_t tokens, const std::byte* records, const std::byte* x, std::size_t blocks,
+              WeightsAhead& ahead, float* y, std::size_t y_stride) {
+  if constexpr (most > 1)
+    if (tokens < most)
+      return run_tile<Tile, Isa, Shape, most - 1>(tokens, records, x, blocks, ahead, y, y_stride);
+  Tile::template run<Isa, Shape, most>(records, x, blocks, ahead, y, y_stride);
 }
 
-// All tokens, in full tiles and a smaller last one.
-template <class Isa, class Shape, std::int32_t offset, std::size_t tokens = Isa::panel_tokens>
-void run_block_tiles(const std::byte* records, std::size_t blocks, const Q8Batch& x,
-                     std::size_t token, std::size_t end, float* y, std::size_t y_stride,
-                     std::byte* scratch) {
-  for (; token + tokens <= end; token += tokens)
-    run_block_tile<Isa, Shape, offset, tokens>(records, blocks, x, token, y, y_stride, scratch);
-  if constexpr (tokens > 1)
-    if (token < end)
-      run_block_tiles<Isa, Shape, offset, tokens - 1>(records, blocks, x, token, end, y, y_stride,
-                                                      scratch);
+// All rows that fill panels, by a portion of the tokens at a time, so many that they fit beside the
+// panels in `scratch`. pack(row, order, panels) unpacks the rows of a tile.
+template <class Tile, class Isa, class Shape, std::size_t most, class Batch, class Pack>
+[[gnu::always_inline]] inline std::size_t run_panels(const WeightRows& weights, std::size_t blocks,
+                                                     const Batch& x, std::size_t tokens,
+                                                     std::int32_t offset, float* y,
+                                                     std::size_t y_stride, std::byte* scratch,
+                                                     Pack pack) {
+  constexpr std::size_t rows = panel_rows * Isa::panels;
+  const RecordOrder order(blocks);
+  std::byte* const token_records = scratch + blocks * Isa::panels * Shape::bytes;
+  const std::size_t per_token = blocks * TokenShape<Shape>::bytes(1);
+  const std::size_t room = panel_token_bytes(weights.columns) / per_token / most * most;
+  const TokenTiles portions(tokens, room);
+  const std::size_t full_rows = weights.rows / rows * rows;
+  std::size_t first = 0;
+  for (std::size_t portion = 0; portion < portions.count; ++portion) {
+    const TokenTiles tiles(portions.of(portion), most);
+    std::byte* at = token_records;
+    std::size_t token = first;
+    for (std::size_t tile = 0; tile < tiles.count; ++tile) {
+      place_tokens<Shape>(x, token, tiles.of(tile), blocks, order, offset, at);
+      at += tiles.of(tile) * per_token;
+      token += tiles.of(tile);
+    }
+    for (std::size_t row = 0; row < full_rows; row += rows) {
+      pack(row, order, scratch);
+      WeightsAhead ahead(weights.data + (row + rows) * weights.row_bytes, rows * weights.row_bytes,
+                         tiles.count * blocks);
+      at = token_records;
+      token = first;
+      for (std::size_t tile = 0; tile < tiles.count; ++tile) {
+        run_tile<Tile, Isa, Shape, most>(tiles.of(tile), scratch, at, blocks, ahead,
+                                         y + token * y_stride + row, y_stride);
+        at += tiles.of(tile) * per_token;
+        token += tiles.of(tile);
+      }
+    }
+    first = token;
+  }
+  return full_rows;
 }
 
 template <class Isa, class Format>
 std::size_t panel_q8(const WeightRows& weights, const Q8Batch& x, std::size_t tokens, float* y,
                      std::size_t y_stride, std::byte* scratch) {
   using Shape = BlockShape<Isa, Format>;
-  constexpr std::size_t rows = panel_rows * Isa::panels;
-  constexpr std::size_t record_step = Isa::panels * Shape::bytes;
-  const std::size_t blocks = weights.columns / 32;
-  const RecordOrder order(blocks);
-  std::size_t row = 0;
-  for (; row + rows <= weights.rows; row += rows) {
-    for (std::size_t p = 0; p < Isa::panels; ++p)
-      pack_blocks<Isa, Format>(weights, row + panel_rows * p, order, scratch + p * Shape::bytes,
-                               record_step);
-    run_block_tiles<Isa, Shape, Format::template offset<Isa>>(
-        scratch, blocks, x, 0, tokens, y + row, y_stride, scratch + blocks * record_step);
-  }
-  return row;
+  return run_panels<BlockTile, Isa, Shape, Isa::panel_tokens>(
+      weights, weights.columns / 32, x, tokens, Format::template offset<Isa>, y, y_stride, scratch,
+      [&](std::size_t row, const RecordOrder& order, std::byte* panels) {
+        for (std::size_t p = 0; p < Isa::panels; ++p)
+          pack_blocks<Isa, Format>(weights, row + panel_rows * p, order, panels + p * Shape::bytes,
+                                   Isa::panels * Shape::bytes);
+      });
 }
 
 }  // namespace

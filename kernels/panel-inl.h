@@ -103,19 +103,52 @@ template <class Isa, class Format>
 using BlockShape =
     PanelShape<1, 8, code_signs<Format> == CodeSigns::none ? 31 : 0, has_minima<Isa, Format>>;
 
-// Sixteen rows' codes of four neighbouring blocks: v[r] is row r's, in lane j the first (or last)
-// 16 values of block j. To records[j], `at` bytes from its start.
+// A vector that has been loaded already.
+template <class Isa>
+struct BlocksInHand {
+  const typename Isa::B64& q;
+  [[gnu::always_inline]] typename Isa::B64 load(std::size_t) const { return q; }
+};
+
+// Sixteen bytes of each of 16 rows: lane = row, v[w] has their words w.
+template <class Isa>
+[[gnu::always_inline]] inline void load_words(const std::byte* first, std::size_t row_bytes,
+                                              typename Isa::B64 (&v)[4]) {
+  for (std::size_t g = 0; g < 4; ++g) {
+    const std::byte* const row = first + g * row_bytes;
+    const std::byte* const rows[4] = {row, row + 4 * row_bytes, row + 8 * row_bytes,
+                                      row + 12 * row_bytes};
+    v[g] = Isa::load_rows(rows, 0);
+  }
+  Isa::transpose_words(v);
+}
+
+// The codes of one block of 16 rows to its record. What a format does with the bytes it loads does
+// not mix them, so that rows may be in their lanes before.
 template <class Isa, class Format>
-[[gnu::always_inline]] inline void pack_quad(typename Isa::B64 (&v)[panel_rows],
-                                             std::byte* const (&records)[4], std::size_t count,
-                                             std::size_t at) {
+[[gnu::always_inline]] inline void pack_codes(const std::byte* block, std::size_t row_bytes,
+                                              std::byte* record) {
   constexpr bool flip = code_signs<Format> == CodeSigns::plain && Isa::signed_bias != 0;
-  typename Isa::B64 out[16];
-  transpose_rows<Isa>(v, out);
-  for (std::size_t j = 0; j < count; ++j)
+  typename Isa::B64 lo[4], hi[4];
+  if constexpr (requires { Format::nibbles; }) {
+    typename Isa::B64 q[4];
+    load_words<Isa>(block + Format::nibbles, row_bytes, q);
     for (std::size_t w = 0; w < 4; ++w)
-      Isa::store_b64(records[j] + at + 64 * w,
-                     flip ? Isa::flip_sign(out[4 * j + w]) : out[4 * j + w]);
+      Format::template codes_of<Isa>(BlocksInHand<Isa>{q[w]}, lo[w], hi[w]);
+  } else {
+    for (std::size_t g = 0; g < 4; ++g) {
+      const std::byte* const row = block + g * row_bytes;
+      const std::byte* const rows[4] = {row, row + 4 * row_bytes, row + 8 * row_bytes,
+                                        row + 12 * row_bytes};
+      Format::template codes_of<Isa>(BlocksOfRows<Isa>{rows}, lo[g], hi[g]);
+    }
+    Isa::transpose_words(lo);
+    Isa::transpose_words(hi);
+  }
+  for (std::size_t w = 0; w < 4; ++w) {
+    Isa::store_b64(record + 64 * w, flip ? Isa::flip_sign(lo[w]) : lo[w]);
+    Isa::store_b64(record + 256 + 64 * w, flip ? Isa::flip_sign(hi[w]) : hi[w]);
+  }
 }
 
 // One factor per row and block of a group, to `offset` of the blocks' records. rows[r]: a row's 16
@@ -169,7 +202,7 @@ void pack_blocks(const WeightRows& weights, std::size_t row, const RecordOrder& 
                  std::byte* panel, std::size_t record_step) {
   using Shape = BlockShape<Isa, Format>;
   const std::size_t blocks = weights.columns / 32;
-  const std::byte* ahead = weights.data + (row + panel_tile_rows) * weights.row_bytes;
+  const std::byte* const first = weights.data + row * weights.row_bytes;
   for (std::size_t g = 0; g * group_blocks < blocks; ++g) {
     const std::size_t left = blocks - g * group_blocks;
     const std::size_t count = left < group_blocks ? left : group_blocks;
@@ -183,19 +216,10 @@ void pack_blocks(const WeightRows& weights, std::size_t row, const RecordOrder& 
     pack_factors<Isa>(scale, g, count, order, panel, record_step, Shape::scale);
     if constexpr (Shape::minima)
       pack_factors<Isa>(minimum, g, count, order, panel, record_step, Shape::minimum);
-    for (std::size_t b = 0; b < count; b += 4) {
-      ahead = prefetch_lines<Isa, 4 * panel_rows * Format::block_bytes>(ahead);
-      typename Isa::B64 lo[panel_rows], hi[panel_rows];
-      for (std::size_t r = 0; r < panel_rows; ++r) {
-        const PackedGroup<Isa, Format> group(weights, row + r, g, count);
-        Format::template codes<Isa>(group.codes() + b * Format::block_bytes, lo[r], hi[r]);
-      }
-      std::byte* records[4];
-      for (std::size_t j = 0; j < 4; ++j)
-        records[j] = panel + order.place(g * group_blocks + b + j) * record_step;
-      const std::size_t blocks_here = count - b < 4 ? count - b : 4;
-      pack_quad<Isa, Format>(lo, records, blocks_here, 0);
-      pack_quad<Isa, Format>(hi, records, blocks_here, 256);
+    for (std::size_t b = 0; b < count; ++b) {
+      const std::size_t block = g * group_blocks + b;
+      pack_codes<Isa, Format>(first + block * Format::block_bytes, weights.row_bytes,
+                              panel + order.place(block) * record_step);
     }
   }
 }

@@ -16,9 +16,8 @@ struct Named {
 constexpr Named named[] = {
     {"scalar", &scalar_panels},
 #if defined(__x86_64__)
-    {"avx2", &avx2_panels},
-    {"avx512", &avx512_panels},
-    {"avx512vnni", &avx512vnni_panels},
+    {"avx2", &avx2_panels},     {"avxvnni", &avxvnni_panels},
+    {"avx512", &avx512_panels}, {"avx512vnni", &avx512vnni_panels},
 #endif
 };
 

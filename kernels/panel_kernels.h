@@ -28,8 +28,14 @@ inline constexpr std::size_t panel_tile_rows = 32;
 // At least so many tokens make up for the unpacking (measured: kernels/README.md).
 inline constexpr std::size_t panel_tokens_min = 6;
 
+// Room for the tokens that a panel meets before the next one is unpacked, about 24 to 96.
+constexpr std::size_t panel_token_bytes(std::size_t columns) noexcept {
+  constexpr std::size_t enough = 512 * 1024;
+  const std::size_t all = (columns + 511) / 512 * 512 * 144;
+  return all <= enough ? all : all / 4 >= enough ? all / 4 : enough;
+}
 constexpr std::size_t panel_scratch_bytes(std::size_t columns) noexcept {
-  return (columns + 511) / 512 * 512 * 64;
+  return (columns + 511) / 512 * 512 * 48 + panel_token_bytes(columns);
 }
 
 }  // namespace millrace

@@ -128,9 +128,7 @@ void pack_supers(const WeightRows& weights, std::size_t row, const RecordOrder& 
   const std::byte* rows[panel_rows];
   for (std::size_t r = 0; r < panel_rows; ++r)
     rows[r] = weights.data + (row + r) * weights.row_bytes;
-  const std::byte* ahead = rows[0] + panel_tile_rows * weights.row_bytes;
   for (std::size_t b = 0; b < weights.columns / super_values; ++b) {
-    ahead = prefetch_lines<Isa, panel_rows * Format::block_bytes>(ahead);
     pack_super_record<Isa, Format>(rows, panel + order.place(b) * record_step);
     for (const std::byte*& at : rows) at += Format::block_bytes;
   }

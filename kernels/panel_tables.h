@@ -9,6 +9,7 @@ namespace millrace {
 extern const PanelKernels scalar_panels;
 #if defined(__x86_64__)
 extern const PanelKernels avx2_panels;
+extern const PanelKernels avxvnni_panels;
 extern const PanelKernels avx512_panels;
 extern const PanelKernels avx512vnni_panels;
 #endif

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/blocks.h"
+#include "kernels/formats/four_blocks-inl.h"
 
 namespace millrace {
 namespace {
@@ -18,6 +19,7 @@ constexpr Mxfp4Table mxfp4_unsigned{mxfp4_code_offset};
 
 struct FormatMxfp4 {
   static constexpr std::size_t block_bytes = sizeof(BlockMxfp4);
+  static constexpr std::size_t nibbles = offsetof(BlockMxfp4, q);  // all that codes are made of
 
   template <class Isa>
   static constexpr std::int32_t offset = mxfp4_code_offset;
@@ -25,8 +27,13 @@ struct FormatMxfp4 {
   template <class Isa>
   [[gnu::always_inline]] static void codes(const std::byte* quad, typename Isa::B64& lo,
                                            typename Isa::B64& hi) {
+    codes_of<Isa>(BlocksOfRow<Isa, block_bytes>{quad}, lo, hi);
+  }
+  template <class Isa, class Blocks>
+  [[gnu::always_inline]] static void codes_of(const Blocks& blocks, typename Isa::B64& lo,
+                                              typename Isa::B64& hi) {
     const auto table = Isa::table_b64(Isa::load_b16(mxfp4_unsigned.bytes));
-    const auto q = Isa::template load_quad<block_bytes>(quad + offsetof(BlockMxfp4, q));
+    const auto q = blocks.load(offsetof(BlockMxfp4, q));
     lo = Isa::lookup16(table, Isa::low_nibbles(q));
     hi = Isa::lookup16(table, Isa::high_nibbles(q));
   }

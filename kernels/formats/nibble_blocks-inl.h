@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/blocks.h"
+#include "kernels/formats/four_blocks-inl.h"
 #include "kernels/formats/iq4_table-inl.h"
 
 namespace millrace {
@@ -26,11 +27,16 @@ struct NibbleBlocks {
   template <class Isa>
   [[gnu::always_inline]] static void codes(const std::byte* quad, typename Isa::B64& lo,
                                            typename Isa::B64& hi) {
-    const auto q = Isa::template load_quad<block_bytes>(quad + offsetof(Block, q));
+    codes_of<Isa>(BlocksOfRow<Isa, block_bytes>{quad}, lo, hi);
+  }
+  template <class Isa, class Blocks>
+  [[gnu::always_inline]] static void codes_of(const Blocks& blocks, typename Isa::B64& lo,
+                                              typename Isa::B64& hi) {
+    const auto q = blocks.load(offsetof(Block, q));
     lo = Isa::low_nibbles(q);
     hi = Isa::high_nibbles(q);
     if constexpr (fifth_bit) {
-      const auto high = Isa::template load_quad<block_bytes>(quad + offsetof(Block, high));
+      const auto high = blocks.load(offsetof(Block, high));
       lo = Isa::template add_where_bits<0>(lo, high, fifth);
       hi = Isa::template add_where_bits<2>(hi, high, fifth);
     }
@@ -106,14 +112,20 @@ using FormatQ5_1 = MinimumBlocks<BlockQ5_1, true>;
 
 struct FormatIQ4_NL {
   static constexpr std::size_t block_bytes = sizeof(BlockIQ4_NL);
+  static constexpr std::size_t nibbles = offsetof(BlockIQ4_NL, q);  // all that codes are made of
 
   template <class Isa>
   static constexpr std::int32_t offset = Isa::signed_bias;
   template <class Isa>
   [[gnu::always_inline]] static void codes(const std::byte* quad, typename Isa::B64& lo,
                                            typename Isa::B64& hi) {
+    codes_of<Isa>(BlocksOfRow<Isa, block_bytes>{quad}, lo, hi);
+  }
+  template <class Isa, class Blocks>
+  [[gnu::always_inline]] static void codes_of(const Blocks& blocks, typename Isa::B64& lo,
+                                              typename Isa::B64& hi) {
     const auto table = Isa::table_b64(Isa::load_b16(iq4_table<Isa::signed_bias>.bytes));
-    const auto q = Isa::template load_quad<block_bytes>(quad + offsetof(BlockIQ4_NL, q));
+    const auto q = blocks.load(offsetof(BlockIQ4_NL, q));
     lo = Isa::lookup16(table, Isa::low_nibbles(q));
     hi = Isa::lookup16(table, Isa::high_nibbles(q));
   }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/blocks.h"
+#include "kernels/formats/four_blocks-inl.h"
 
 namespace millrace {
 namespace {
@@ -17,8 +18,13 @@ struct FormatQ8_0 {
   template <class Isa>
   [[gnu::always_inline]] static void codes(const std::byte* quad, typename Isa::B64& lo,
                                            typename Isa::B64& hi) {
-    lo = Isa::template load_quad<block_bytes>(quad + offsetof(BlockQ8_0, q));
-    hi = Isa::template load_quad<block_bytes>(quad + offsetof(BlockQ8_0, q) + 16);
+    codes_of<Isa>(BlocksOfRow<Isa, block_bytes>{quad}, lo, hi);
+  }
+  template <class Isa, class Blocks>
+  [[gnu::always_inline]] static void codes_of(const Blocks& blocks, typename Isa::B64& lo,
+                                              typename Isa::B64& hi) {
+    lo = blocks.load(offsetof(BlockQ8_0, q));
+    hi = blocks.load(offsetof(BlockQ8_0, q) + 16);
   }
   template <class Isa>
   [[gnu::always_inline]] static typename Isa::I32x16 dot(const typename Isa::B64& lo,

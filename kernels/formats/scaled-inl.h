@@ -99,9 +99,14 @@ struct FormatFp4 {
   template <class Isa>
   [[gnu::always_inline]] static void codes(const std::byte* quad, typename Isa::B64& lo,
                                            typename Isa::B64& hi) {
+    codes_of<Isa>(BlocksOfRow<Isa, block_bytes>{quad}, lo, hi);
+  }
+  template <class Isa, class Blocks>
+  [[gnu::always_inline]] static void codes_of(const Blocks& blocks, typename Isa::B64& lo,
+                                              typename Isa::B64& hi) {
     const auto table = Isa::table_b64(Isa::load_b16(mxfp4_unsigned.bytes));
     const auto order = Isa::table_b64(Isa::load_b16(fp4_zip.at));
-    const auto q = Isa::template load_quad<block_bytes>(quad);
+    const auto q = blocks.load(0);
     const auto even = Isa::lookup16(table, Isa::low_nibbles(q));
     const auto odd = Isa::lookup16(table, Isa::high_nibbles(q));
     lo = Isa::lookup16(Isa::low_halves(even, odd), order);

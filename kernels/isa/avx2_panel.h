@@ -7,7 +7,10 @@
 namespace millrace {
 namespace {
 
-struct Avx2Panel : Avx2Super {
+template <class Base>
+struct Avx2PanelOf : Base {
+  using typename Base::B64;
+  using typename Base::I32x16;
   static constexpr std::size_t panels = 1;
   static constexpr std::size_t panel_tokens = 4;
   static constexpr std::size_t panel_super_tokens = 3;
@@ -41,8 +44,8 @@ struct Avx2Panel : Avx2Super {
     return {_mm256_set1_epi32(word), _mm256_set1_epi32(word)};
   }
   static I32x16 dot4_i(const I32x16& sum, const B64& w, const B64& a) {
-    return {_mm256_add_epi32(sum.lo, dot_i_half(w.lo, a.lo)),
-            _mm256_add_epi32(sum.hi, dot_i_half(w.hi, a.hi))};
+    return {_mm256_add_epi32(sum.lo, Base::dot_i_half(w.lo, a.lo)),
+            _mm256_add_epi32(sum.hi, Base::dot_i_half(w.hi, a.hi))};
   }
   // Sums of pairs in 16 bits.
   using Products = B64;
@@ -63,6 +66,7 @@ struct Avx2Panel : Avx2Super {
             _mm256_add_epi32(sum.hi, _mm256_madd_epi16(products.hi, ones))};
   }
 };
+using Avx2Panel = Avx2PanelOf<Avx2Super>;
 
 }  // namespace
 }  // namespace millrace

@@ -119,6 +119,14 @@ TEST_CASE("panels: every number of tokens gives the bits of one token at a time"
   }
 }
 
+TEST_CASE("panels: tokens that do not fit beside the panels come in portions of the same bits") {
+  std::uint64_t seed = 500;
+  for (const DType type : {DType::mxfp4, DType::q5_1, DType::q4_k, DType::q6_k}) {
+    Weights w(type, 32, columns_of(type, 19), Scales::ordinary, ++seed);
+    for (const std::size_t tokens : {95, 131, 211}) check_random(w, tokens, ++seed);
+  }
+}
+
 TEST_CASE("panels: every number of rows and of blocks gives the bits of one token at a time") {
   std::uint64_t seed = 1000;
   for (const DType type : quantized_types()) {

@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-constexpr std::array names = {"router1", "router2", "previous", "transition", "wrong"};
+constexpr std::array known_predictors = {"router1", "router2", "previous", "transition", "wrong"};
 
 template <class Made, class... Arguments>
 std::unique_ptr<Predictor> made(Arguments... arguments) {
@@ -20,7 +20,7 @@ std::unique_ptr<Predictor> made(Arguments... arguments) {
 
 }  // namespace
 
-std::span<const char* const> predictor_names() noexcept { return names; }
+std::span<const char* const> predictor_names() noexcept { return known_predictors; }
 
 const char* predictor_default() noexcept { return "router1"; }
 
@@ -39,7 +39,7 @@ Result<std::unique_ptr<Predictor>> make_predictor(std::string_view name) {
   if (name == "transition") return made<TransitionPredictor>();
   if (name == "wrong") return made<WrongPredictor>();
   return Error{ErrorCode::usage, fmt::format("--prefetch {}: unknown predictor; known: off, {}",
-                                             printable(name), fmt::join(names, ", "))};
+                                             printable(name), fmt::join(known_predictors, ", "))};
 }
 
 }  // namespace millrace

@@ -10,9 +10,25 @@ needed=(
   catch2
 )
 wanted=()
-if [ "${1:-}" = --tests ]; then wanted=(clang-format-14 valgrind); fi
+tests=${1:-}
+if [ "$tests" = --tests ]; then wanted=(clang-format-14 valgrind); fi
+# 64-bit ARM is tested by emulation on any other machine.
+if [ "$tests" = --tests ] && [ "$(uname -m)" != aarch64 ]; then
+  wanted+=(g++-aarch64-linux-gnu qemu-user)
+fi
 
 say() { printf '%s\n' "packages: $*"; }
+
+# The libraries that the program for 64-bit ARM is linked with, where its test looks for them.
+unpack_arm64_libraries() {
+  local tools log
+  case "${wanted[*]-}" in *aarch64*) ;; *) return 0 ;; esac
+  tools=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+  log=$("$tools/aarch64_libraries.sh" "$tools/../build/aarch64-libraries" 2>&1) || {
+    say "arm64 libraries: not to be had here; what needs them is skipped"
+    printf '%s\n' "$log" | tail -n 3
+  }
+}
 
 # Those of the arguments that dpkg does not have installed, one a line.
 missing_of() {
@@ -60,11 +76,13 @@ mapfile -t missing < <(missing_of "${needed[@]}")
 mapfile -t missing_wanted < <(missing_of ${wanted[@]+"${wanted[@]}"})
 if [ ${#missing[@]} -eq 0 ] && [ ${#missing_wanted[@]} -eq 0 ]; then
   say "all ${#needed[@]} are installed"
+  unpack_arm64_libraries
   exit 0
 fi
 if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
   if [ ${#missing[@]} -eq 0 ]; then
     say "without ${missing_wanted[*]} (neither root nor sudo); what needs it is skipped"
+    unpack_arm64_libraries
     exit 0
   fi
   say "missing, and neither root nor sudo to install them: as root, run"
@@ -77,12 +95,13 @@ run_apt update -qq
 if [ ${#missing[@]} -gt 0 ]; then
   run_apt install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
-if [ ${#missing_wanted[@]} -gt 0 ]; then
-  run_apt install -y -qq --no-install-recommends "${missing_wanted[@]}" >/dev/null ||
-    say "${missing_wanted[*]}: not all to be had here; what needs them is skipped"
-fi
+for package in ${missing_wanted[@]+"${missing_wanted[@]}"}; do
+  run_apt install -y -qq --no-install-recommends "$package" >/dev/null ||
+    say "$package: not to be had here; what needs it is skipped"
+done
 mapfile -t missing < <(missing_of "${needed[@]}")
 if [ ${#missing[@]} -gt 0 ]; then
   say "still missing: ${missing[*]}"
   exit 1
 fi
+unpack_arm64_libraries

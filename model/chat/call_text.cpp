@@ -8,19 +8,19 @@ namespace millrace {
 namespace {
 
 using Calls = std::optional<std::vector<ToolCall>>;
-constexpr std::size_t npos = std::string_view::npos;
+constexpr std::size_t nowhere = std::string_view::npos;
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view blanks = " \t\r\n";
   const std::size_t begin = text.find_first_not_of(blanks);
-  if (begin == npos) return {};
+  if (begin == nowhere) return {};
   return text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
 }
 
 // Takes the text up to `mark` and the mark itself off the front; false if there is no such mark.
 bool take_until(std::string_view& rest, std::string_view mark, std::string_view& taken) {
   const std::size_t at = rest.find(mark);
-  if (at == npos) return false;
+  if (at == nowhere) return false;
   taken = rest.substr(0, at);
   rest.remove_prefix(at + mark.size());
   return true;
@@ -102,7 +102,7 @@ Calls arg_tags(std::string_view rest, const Json& tools) {
   // Nothing but the name says that this is a call, so it must look like one.
   constexpr std::string_view letters =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:/";
-  if (name.empty() || name.find_first_not_of(letters) != npos) return std::nullopt;
+  if (name.empty() || name.find_first_not_of(letters) != nowhere) return std::nullopt;
   ToolCall call{"", std::string(name), Json::object()};
   std::string_view skipped;
   while (take_until(rest, "<arg_key>", skipped)) {
@@ -166,7 +166,7 @@ Calls deepseek(std::string_view rest) {
     if (!take_until(rest, "<｜tool▁sep｜>", name)) return std::nullopt;
     if (!take_until(rest, "<｜tool▁call▁end｜>", arguments)) return std::nullopt;
     const std::size_t fence = arguments.find("```json");
-    if (trimmed(name) == "function" && fence != npos) {
+    if (trimmed(name) == "function" && fence != nowhere) {
       name = arguments.substr(0, fence);
       arguments.remove_prefix(fence + 7);
       arguments = arguments.substr(0, arguments.rfind("```"));
@@ -220,7 +220,7 @@ Calls mistral(std::string_view rest) {
     rest.remove_prefix(std::min(next + 12, rest.size()));
     if (!take_until(part, "[ARGS]", name)) return std::nullopt;
     std::string_view id;
-    if (const std::size_t at = name.find("[CALL_ID]"); at != npos) {
+    if (const std::size_t at = name.find("[CALL_ID]"); at != nowhere) {
       id = trimmed(name.substr(at + 9));
       name = name.substr(0, at);
     }

@@ -33,14 +33,14 @@ DType largest(const std::map<DType, std::uint64_t>& bytes, DType fallback) {
 }
 
 // What one token takes through the kernels.
-struct TokenBytes {
+struct TokenTraffic {
   double trunk = 0;    // all of it but the embedding, of which it takes a row
   double experts = 0;  // those it is routed to
   double from_disk_trunk = 0;
 };
 
-TokenBytes token_bytes(const ModelSpec& spec, const Plan& plan) {
-  TokenBytes bytes;
+TokenTraffic token_bytes(const ModelSpec& spec, const Plan& plan) {
+  TokenTraffic bytes;
   each_trunk_matrix(spec, [&](const MatrixExtent& matrix) {
     bytes.trunk += static_cast<double>(matrix.bytes());
   });
@@ -130,7 +130,7 @@ DriveRange drive_range(const std::optional<DriveProfile>& profile, std::uint64_t
 }
 
 TokenTimes token_times(const ModelSpec& spec, const ComputeSpeed& speed) {
-  const TokenBytes bytes = token_bytes(spec, Plan{});
+  const TokenTraffic bytes = token_bytes(spec, Plan{});
   return {bytes.trunk / speed.trunk_bytes_per_second + spec.hparams.layers * layer_overhead_seconds,
           bytes.experts / speed.expert_bytes_per_second};
 }
@@ -182,7 +182,7 @@ DType expert_type(const ModelSpec& spec) noexcept {
 }
 
 double token_weight_bytes(const ModelSpec& spec) {
-  const TokenBytes bytes = token_bytes(spec, Plan{});
+  const TokenTraffic bytes = token_bytes(spec, Plan{});
   return bytes.trunk + bytes.experts;
 }
 
@@ -190,7 +190,7 @@ namespace {
 
 // Seconds of a token: each layer with its share of the trunk and of what has to be read. How many
 // experts a layer misses varies, and what a layer with many waits is not won back by one with none.
-double token_seconds(const PredictInput& input, const TokenBytes& bytes, double hits, double rate,
+double token_seconds(const PredictInput& input, const TokenTraffic& bytes, double hits, double rate,
                      double compute_factor, double ahead) {
   const Hparams& h = input.spec.hparams;
   const TokenTimes times = token_times(input.spec, input.speed);
@@ -219,7 +219,7 @@ Prediction predict(const PredictInput& input) {
   const Plan& plan = input.plan;
   const Hparams& h = spec.hparams;
   Prediction made;
-  const TokenBytes bytes = token_bytes(spec, plan);
+  const TokenTraffic bytes = token_bytes(spec, plan);
   const double pool = static_cast<double>(spec.experts.pool_bytes());
   const double share =
       pool == 0 || plan.slots.complete ? 1.0 : static_cast<double>(plan.slots.bytes) / pool;

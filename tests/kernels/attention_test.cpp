@@ -21,8 +21,6 @@ static_assert(attention_part_positions == limits::attention_part);
 
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
-
 struct Shape {
   std::size_t heads, head_dim, value_dim, first, last;
   bool sinks;

@@ -18,7 +18,6 @@ using namespace millrace::testing;
 
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 constexpr std::size_t counts_max = 67;
 

@@ -10,12 +10,11 @@
 #include "tests/kernels/values.h"
 
 using namespace millrace;
+using millrace::testing::infinity;
 using millrace::testing::Random;
 using millrace::testing::unit_of;
 
 namespace {
-
-constexpr float infinity = std::numeric_limits<float>::infinity();
 
 // |value - exact| in units in the last place of a double at `exact`.
 double error_in_units(double value, long double exact) {

@@ -9,8 +9,6 @@ namespace {
 
 using namespace testing;
 
-constexpr float untouched = -12345.0f;
-
 std::string describe(const KernelTable& table, const Weights& w, std::size_t tokens) {
   return std::string(table.name) + " " + dtype_info(w.type).name + " " + std::to_string(w.rows) +
          " x " + std::to_string(w.columns) + ", tokens " + std::to_string(tokens);

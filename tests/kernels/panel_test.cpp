@@ -10,8 +10,6 @@ namespace {
 
 using namespace testing;
 
-constexpr float untouched = -12345.0f;
-
 bool has_panels(const KernelTable& table, DType type) {
   const PanelKernels* const panels = find_panel_kernels(table);
   return panels != nullptr &&

@@ -92,7 +92,6 @@ MatmulQ8 tile_product(DType type) {
 
 void check_tiles(Weights& w, const Activations& x) {
   const std::size_t stride = w.rows + 3;
-  constexpr float untouched = -12345.0f;
   GuardedArray<float> y(std::vector<float>((x.tokens - 1) * stride + w.rows, untouched));
   tile_product(w.type)(w.view(), x.view(), x.tokens, y.data(), stride);
   INFO(dtype_info(w.type).name << " " << w.rows << " x " << w.columns << ", tokens " << x.tokens);

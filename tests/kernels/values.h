@@ -10,12 +10,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <span>
 #include <vector>
 
 #include "runtime/base/check.h"
 
 namespace millrace::testing {
+
+inline constexpr float infinity = std::numeric_limits<float>::infinity();
+inline constexpr float untouched = -12345.0f;  // what is in an output before a kernel writes there
 
 // SplitMix64: small, seeded, the same everywhere.
 class Random {

@@ -78,7 +78,7 @@ ValueResult count(Arguments& call) {
   return Value(found);
 }
 
-ValueResult reverse(Arguments& call) {
+ValueResult reverse_list(Arguments& call) {
   MILLRACE_TRY(call.bind({}));
   MILLRACE_TRY(changeable(call));
   auto& items = list_of(call).items;
@@ -179,9 +179,10 @@ ValueResult changed(Arguments& call) {
 
 std::span<const Builtin> list_methods() noexcept {
   static constexpr std::array table = {
-      Builtin{"append", append},   Builtin{"extend", extend},  Builtin{"insert", insert},
-      Builtin{"pop", pop},         Builtin{"index", index_of}, Builtin{"count", count},
-      Builtin{"reverse", reverse}, Builtin{"copy", copy_list},
+      Builtin{"append", append},        Builtin{"extend", extend},
+      Builtin{"insert", insert},        Builtin{"pop", pop},
+      Builtin{"index", index_of},       Builtin{"count", count},
+      Builtin{"reverse", reverse_list}, Builtin{"copy", copy_list},
   };
   return table;
 }

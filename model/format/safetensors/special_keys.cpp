@@ -10,7 +10,7 @@ namespace millrace {
 
 namespace {
 
-using Ids = std::vector<std::uint64_t>;
+using IdList = std::vector<std::uint64_t>;
 
 // The text of a token in tokenizer_config.json: a string, or an object with its content.
 std::string token_text(const ConfigReader& config, const char* key) {
@@ -20,8 +20,8 @@ std::string token_text(const ConfigReader& config, const char* key) {
 }
 
 // Ids in a number or an array of them.
-Ids ids_of(const ConfigReader& config, const char* key) {
-  Ids ids;
+IdList ids_of(const ConfigReader& config, const char* key) {
+  IdList ids;
   const auto add = [&](const Json& value) {
     std::int64_t id = 0;
     if (value.get_integer(id) && id >= 0) ids.push_back(static_cast<std::uint64_t>(id));
@@ -65,9 +65,9 @@ std::optional<std::uint64_t> id_of(const Checkpoint::Parts& parts, const std::st
 }
 
 // All ids that the sources name for a role, the most specific source first.
-Ids role_ids(const SpecialSources& sources, const Checkpoint::Parts& parts, const char* text_key,
-             const char* id_key) {
-  Ids ids;
+IdList role_ids(const SpecialSources& sources, const Checkpoint::Parts& parts, const char* text_key,
+                const char* id_key) {
+  IdList ids;
   const auto add = [&](std::uint64_t id) {
     if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
   };
@@ -113,9 +113,9 @@ void write_flag(const SpecialSources& sources, MetadataWriter& metadata, const c
 
 void write_special_keys(const SpecialSources& sources, const Checkpoint::Parts& parts,
                         MetadataWriter& metadata) {
-  const Ids bos = role_ids(sources, parts, "bos_token", "bos_token_id");
+  const IdList bos = role_ids(sources, parts, "bos_token", "bos_token_id");
   if (!bos.empty()) metadata.set("tokenizer.ggml.bos_token_id", bos.front());
-  const Ids eos = role_ids(sources, parts, "eos_token", "eos_token_id");
+  const IdList eos = role_ids(sources, parts, "eos_token", "eos_token_id");
   // Of several ends the first is EOS; the next two end turns and messages.
   constexpr std::array keys = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                "tokenizer.ggml.eom_token_id"};

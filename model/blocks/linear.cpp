@@ -17,8 +17,9 @@ std::size_t row_grain(const Matrix& weights, std::size_t tokens) {
   const std::size_t row =
       weights.input_step > 0 ? dtype_row_bytes(weights.type, weights.columns) : weights.row_bytes;
   const std::size_t work = row * std::max<std::size_t>(1, tokens);
-  if (weights.type == DType::awq)  // a line of the cache has so many rows of a column
-    return round_up(std::max<std::size_t>(1, range_work_bytes / work), awq_chunk_rows);
+  // A column's rows lie together: two lines of the cache at least, or memory's order is lost.
+  if (weights.type == DType::awq)
+    return round_up(std::max<std::size_t>(1, range_work_bytes / work), 2 * awq_chunk_rows);
   const std::size_t unit = tokens < panel_tokens_min ? 16 : panel_tile_rows;
   return round_up(std::max<std::size_t>(1, range_work_bytes / work), unit);
 }

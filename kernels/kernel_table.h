@@ -30,11 +30,11 @@ namespace millrace {
 // type that the chosen function is for. Readable bytes: exactly rows * row_bytes (kernels never
 // read past them).
 //
-// AWQ matrices are turned over: column i of all rows starts at data + i * row_bytes, eight rows in
-// a word (little-endian; nibble n is row awq_row_order[n] of them), `rows` is a multiple of 8 and
-// `columns` of 128. Of columns 128 g and on, the rows' scales (F16) start at scales + g *
-// scale_row_bytes and their zeros, packed as the codes, at zeros + g * row_bytes. An element is
-// (code - zero) * scale, exact in float32. Readable bytes: rows / 2 of each column.
+// AWQ matrices are turned over: column i of all rows starts at data + i * row_bytes, eight rows to
+// a little-endian word, whose nibbles, lowest first, are rows 0 2 4 6 1 3 5 7 of them; `rows` is a
+// multiple of 8, `columns` of 128. For columns 128 g and on, the scales (F16) of all rows start at
+// scales + g * scale_row_bytes, and their zeros, packed as the codes, at zeros + g * row_bytes. An
+// element is (code - zero) * scale, exact in float32. Readable: rows / 2 bytes of each column.
 //
 // Scaled types (dtype.h) have scales besides: one per tile of scale_tile(type), those of a row of
 // tiles at scales + n * scale_row_bytes, ceil(columns / tile columns) of them. An element is
@@ -51,7 +51,6 @@ struct WeightRows {
   const std::byte* zeros = nullptr;  // AWQ
 };
 inline constexpr std::size_t awq_chunk_rows = 128;  // products are fastest by multiples of it
-inline constexpr std::size_t awq_row_order[8] = {0, 2, 4, 6, 1, 3, 5, 7};
 
 // Activations of several tokens, quantized per 32 values. Token t has values q + t * q_stride
 // (columns used, the rest up to q_stride zero), scales scale + t * block_stride and block sums sum

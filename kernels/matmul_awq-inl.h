@@ -43,8 +43,8 @@ using AwqBlock = typename Isa::B64[FormatAwq::block_steps][4];
 template <class Isa>
 using AwqSplitBlock = typename Isa::B64[FormatAwq::block_steps][FormatAwq::vectors];
 
-// Chunks side by side that go together for one token, or tokens for one chunk: all of a column's
-// bytes are read before those of the next, if the matrix is not wider, which is memory's order.
+// Chunks side by side times tokens that go together. With few tokens all of a column's bytes are so
+// read before those of the next, if the matrix is not wider: memory's order.
 inline constexpr std::size_t awq_sums_max = 16;
 
 // Prefetches the columns of the blocks to come in memory's order, a share with each chunk; behind
@@ -173,7 +173,7 @@ void matmul_awq(const WeightRows& weights, const Q8Batch& x, std::size_t tokens,
   const std::size_t all = weights.rows / chunk;
   const std::size_t rest = weights.rows % chunk;
   const auto least = [](std::size_t a, std::size_t b) { return a < b ? a : b; };
-  const std::size_t chunks_max = tokens == 1 ? awq_sums_max : 1;
+  const std::size_t chunks_max = tokens < awq_sums_max ? awq_sums_max / tokens : 1;
   for (std::size_t c = 0; c < all;) {
     const std::size_t chunks = least(chunks_max, all - c);
     for (std::size_t t = 0; t < tokens; t += awq_sums_max)

@@ -11,6 +11,9 @@
 namespace millrace {
 namespace {
 
+// The rows of a word, by nibbles.
+constexpr std::size_t awq_row_order[8] = {0, 2, 4, 6, 1, 3, 5, 7};
+
 struct FormatAwq {
   static constexpr std::size_t chunk_rows = awq_chunk_rows;
   static constexpr std::size_t chunk_bytes = 64;

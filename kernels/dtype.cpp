@@ -53,6 +53,7 @@ constexpr Table make_table() {
   set(DType::q2_0, "Q2_0", 64, 18);
   set(DType::f8_e4m3, "F8_E4M3", 1, 1);
   set(DType::fp4, "FP4", 32, 16);
+  set(DType::awq, "AWQ", 8, 4);
   return table;
 }
 

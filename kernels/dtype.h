@@ -1,5 +1,5 @@
-// Element formats of tensors, with the ids that GGUF gives them (spec: ggml type table), and two of
-// safetensors checkpoints, which no GGUF file can name. Plain data, any thread.
+// Element formats of tensors, with the ids that GGUF gives them (spec: ggml type table), and three
+// of safetensors checkpoints, which no GGUF file can name. Plain data, any thread.
 #pragma once
 
 #include <cstddef>
@@ -47,14 +47,18 @@ enum class DType : std::uint8_t {
   // Scaled types: the codes' scales lie apart from them (WeightRows::scales).
   f8_e4m3 = 43,  // a byte each; a scale for every tile of 128 x 128
   fp4 = 44,  // E2M1, two in a byte, the even column in the low nibble; an E8M0 scale for every 32
+  // 4 bits, a row's columns apart (turned over): a word has eight rows' codes of one column, so a
+  // block is 8 rows and not columns; an F16 scale and a zero for every 128 columns of a row.
+  awq = 45,
 };
-inline constexpr std::size_t dtype_count = 45;       // ids are below this
+inline constexpr std::size_t dtype_count = 46;       // ids are below this
 inline constexpr std::size_t gguf_dtype_count = 43;  // and those of GGUF files below this
 
 // What a scale of a scaled type is. e8m0: 2^(byte - 127), 255 NaN.
-enum class ScaleType : std::uint8_t { none, f32, bf16, e8m0 };
+enum class ScaleType : std::uint8_t { none, f32, bf16, e8m0, f16 };
 constexpr std::size_t scale_bytes(ScaleType type) noexcept {
-  return type == ScaleType::f32 ? 4 : type == ScaleType::bf16 ? 2 : type == ScaleType::e8m0 ? 1 : 0;
+  if (type == ScaleType::bf16 || type == ScaleType::f16) return 2;
+  return type == ScaleType::f32 ? 4 : type == ScaleType::e8m0 ? 1 : 0;
 }
 
 // Weights that share a scale.
@@ -64,6 +68,7 @@ struct ScaleTile {
 };
 constexpr ScaleTile scale_tile(DType type) noexcept {
   if (type == DType::f8_e4m3) return {128, 128};
+  if (type == DType::awq) return {1, 128};
   return type == DType::fp4 ? ScaleTile{1, 32} : ScaleTile{0, 0};
 }
 constexpr bool is_scaled(DType type) noexcept { return scale_tile(type).rows != 0; }

@@ -30,6 +30,12 @@ namespace millrace {
 // type that the chosen function is for. Readable bytes: exactly rows * row_bytes (kernels never
 // read past them).
 //
+// AWQ matrices are turned over: column i of all rows starts at data + i * row_bytes, eight rows to
+// a little-endian word, whose nibbles, lowest first, are rows 0 2 4 6 1 3 5 7 of them; `rows` is a
+// multiple of 8, `columns` of 128. For columns 128 g and on, the scales (F16) of all rows start at
+// scales + g * scale_row_bytes, and their zeros, packed as the codes, at zeros + g * row_bytes. An
+// element is (code - zero) * scale, exact in float32. Readable: rows / 2 bytes of each column.
+//
 // Scaled types (dtype.h) have scales besides: one per tile of scale_tile(type), those of a row of
 // tiles at scales + n * scale_row_bytes, ceil(columns / tile columns) of them. An element is
 // fl(code * scale). Of them only the elements' own bytes are read, so rows may have gaps.
@@ -42,7 +48,9 @@ struct WeightRows {
   std::size_t scale_row_bytes = 0;
   std::size_t tile_row = 0;  // row 0 is this one of its tile
   ScaleType scale_type = ScaleType::none;
+  const std::byte* zeros = nullptr;  // AWQ
 };
+inline constexpr std::size_t awq_chunk_rows = 128;  // products are fastest by multiples of it
 
 // Activations of several tokens, quantized per 32 values. Token t has values q + t * q_stride
 // (columns used, the rest up to q_stride zero), scales scale + t * block_stride and block sums sum

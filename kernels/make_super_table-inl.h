@@ -6,6 +6,7 @@
 #include "kernels/formats/iq4_xs-inl.h"
 #include "kernels/formats/k_quants-inl.h"
 #include "kernels/kernel_table.h"
+#include "kernels/matmul_awq-inl.h"
 #include "kernels/matmul_f32-inl.h"
 #include "kernels/matmul_fp4-inl.h"
 #include "kernels/matmul_nvfp4-inl.h"
@@ -55,6 +56,10 @@ consteval WeightKernels make_super_table() {
   add_scaled_type<Isa, FormatFp8>(table, DType::f8_e4m3);
   add_scaled_type<Isa, FormatFp4>(table, DType::fp4);
   table.matmul_q8[static_cast<std::size_t>(DType::fp4)] = &matmul_fp4<Isa>;
+  const auto awq = static_cast<std::size_t>(DType::awq);
+  table.matmul_q8[awq] = &matmul_awq<Isa>;
+  table.matmul_f32[awq] = &matmul_awq_f32<Isa>;
+  table.decode_scaled[awq] = &decode_awq<Isa>;
   return table;
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/reference.h"
 #include "runtime/base/check.h"
 
 namespace millrace::reference {
@@ -63,6 +64,27 @@ double code_value(DType type, const std::byte* row, std::size_t column) {
   return e2m1(std::to_integer<unsigned>(row[column / 2]) >> (column % 2 * 4) & 15);
 }
 
+// A row's nibble of a line of words: of codes or zeros.
+int awq_nibble(const WeightRows& weights, const std::byte* lines, std::size_t line,
+               std::size_t row) {
+  constexpr int places[8] = {0, 4, 1, 5, 2, 6, 3, 7};  // of the rows of a word, in nibbles
+  std::uint32_t word = 0;
+  std::memcpy(&word, lines + line * weights.row_bytes + row / 8 * sizeof word, sizeof word);
+  return static_cast<int>(word >> (4 * places[row % 8]) & 15);
+}
+
+int awq_integer(const WeightRows& weights, std::size_t row, std::size_t column) {
+  return awq_nibble(weights, weights.data, column, row) -
+         awq_nibble(weights, weights.zeros, column / 128, row);
+}
+
+double awq_scale(const WeightRows& weights, std::size_t row, std::size_t group) {
+  const std::byte* const at = weights.scales + group * weights.scale_row_bytes + 2 * row;
+  std::uint16_t half = 0;
+  std::memcpy(&half, at, sizeof half);
+  return half_value(half);
+}
+
 float tree(float (&acc)[16]) {
   for (std::size_t half = 8; half > 0; half /= 2)
     for (std::size_t i = 0; i < half; ++i) acc[i] += acc[i + half];
@@ -72,6 +94,11 @@ float tree(float (&acc)[16]) {
 }  // namespace
 
 void decode_scaled(DType type, const WeightRows& weights, std::size_t row, double* out) {
+  if (type == DType::awq) {
+    for (std::size_t i = 0; i < weights.columns; ++i)
+      out[i] = awq_integer(weights, row, i) * awq_scale(weights, row, i / 128);
+    return;
+  }
   const ScaleTile tile = scale_tile(type);
   const std::byte* const codes = weights.data + row * weights.row_bytes;
   for (std::size_t i = 0; i < weights.columns; ++i)
@@ -98,6 +125,19 @@ float dot_scaled_q8(const WeightRows& weights, std::size_t row, const std::int8_
       sum += static_cast<int>(2 * code_value(DType::fp4, codes, i)) * q[i];
     const auto halved = static_cast<float>(scale_at(weights, weights.tile_row + row, block) / 2);
     acc[block % 16] = std::fma(static_cast<float>(sum), halved * scale[block], acc[block % 16]);
+  }
+  return tree(acc);
+}
+
+float dot_awq_q8(const WeightRows& weights, std::size_t row, const std::int8_t* q,
+                 const float* scale) {
+  float acc[16] = {};
+  for (std::size_t block = 0; block < weights.columns / 32; ++block) {
+    int sum = 0;
+    for (std::size_t i = 32 * block; i < 32 * block + 32; ++i)
+      sum += awq_integer(weights, row, i) * q[i];
+    const auto own = static_cast<float>(awq_scale(weights, row, block / 4));
+    acc[block % 16] = std::fma(static_cast<float>(sum), own * scale[block], acc[block % 16]);
   }
   return tree(acc);
 }

@@ -16,5 +16,8 @@ void decode_scaled(DType type, const WeightRows& weights, std::size_t row, doubl
 float dot_scaled_f32(DType type, const WeightRows& weights, std::size_t row, const float* x);
 float dot_scaled_q8(const WeightRows& weights, std::size_t row, const std::int8_t* q,
                     const float* scale);
+// The same of AWQ: a block's sum is of (code - zero) * q.
+float dot_awq_q8(const WeightRows& weights, std::size_t row, const std::int8_t* q,
+                 const float* scale);
 
 }  // namespace millrace::reference

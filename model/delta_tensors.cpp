@@ -19,6 +19,11 @@ Status LayerTensors::delta_net() {
   if (!delta.regrouped) return {};
   MatrixExtent& out = *spec_.matrices[static_cast<std::size_t>(MatrixRole::attn_output)];
   out.column_order = {delta.key_heads, delta.value_heads / delta.key_heads};
+  if (out.by_inputs)
+    return finder_.bad(
+        name("ssm_out", ".weight"),
+        fmt::format("type {}: its columns cannot be put in order", dtype_info(out.type).name),
+        ErrorCode::unsupported);
   const std::uint64_t unit =
       is_scaled(out.type) ? scale_tile(out.type).columns : dtype_info(out.type).block_elems;
   if (delta.value_dim % unit != 0)

@@ -2,6 +2,7 @@
 // back as their slices land. Implemented by prefetch/loader.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -33,6 +34,13 @@ struct ExpertRequest {
   const std::byte* gate_scales = nullptr;  // null where the type has none
   const std::byte* up_scales = nullptr;
   const std::byte* down_scales = nullptr;
+  const std::byte* gate_zeros = nullptr;  // the same
+  const std::byte* up_zeros = nullptr;
+  const std::byte* down_zeros = nullptr;
+  std::array<const std::byte**, 9> parts() noexcept {  // in this order
+    return {&gate,        &up,         &down,     &gate_scales, &up_scales,
+            &down_scales, &gate_zeros, &up_zeros, &down_zeros};
+  }
   bool hit = false;                // all slices were ready when asked
   const Error* failure = nullptr;  // owned by the source, valid until release()
 

@@ -38,6 +38,7 @@ MatrixExtent extent_of(const TensorInfo& tensor, std::uint64_t columns, std::uin
           .columns = columns,
           .by_inputs = tensor.by_inputs,
           .scales = tensor.scales,
+          .zeros = tensor.zeros,
           .fix = tensor.fix};
 }
 
@@ -93,7 +94,8 @@ Result<std::optional<MatrixExtent>> TensorFinder::matrix(const std::string& name
     if (required) return bad(name, "missing");
     return std::optional<MatrixExtent>();
   }
-  MILLRACE_TRY(check_shape(*tensor, columns, rows, 1));
+  MILLRACE_TRY(tensor->by_inputs ? check_shape(*tensor, rows, columns, 1)
+                                 : check_shape(*tensor, columns, rows, 1));
   MILLRACE_TRY(check_type(*tensor));
   return std::optional(extent_of(*tensor, columns, rows));
 }

@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::uint64_t data_alignment =
     64;  // of weights from buffered files; direct ones follow the device block
-constexpr std::size_t windows_max = 2 * matrix_role_count;  // codes and scales
+constexpr std::size_t windows_max = 3 * matrix_role_count;  // codes, scales, zeros
 
 // Of every `stretch` values, the even ones first.
 void unzip(std::vector<float>& values, std::size_t stretch) {
@@ -100,15 +100,18 @@ std::vector<TrunkStore::Window> TrunkStore::layer_windows(
   for (std::size_t role = 0; role < matrix_role_count; ++role) {
     if (!layer.matrices[role]) continue;
     const MatrixExtent& matrix = *layer.matrices[role];
-    const auto add = [&](std::uint32_t file, std::uint64_t offset, std::uint64_t bytes) {
+    const auto add = [&](Part part, std::uint32_t file, std::uint64_t offset, std::uint64_t bytes) {
+      if (bytes == 0) return;
       windows.push_back(window(file, offset, bytes, block_bytes[file], position));
       windows.back().role = role;
+      windows.back().part = part;
       position = windows.back().position + windows.back().read_bytes;
     };
-    add(matrix.file, matrix.offset_bytes, matrix.span_bytes());
-    if (matrix.scales.rows == 0) continue;
-    add(matrix.scales.file, matrix.scales.offset_bytes, matrix.scale_span_bytes());
-    windows.back().scales = true;
+    const ScaleExtent& scales = matrix.scales;
+    const ZeroExtent& zeros = matrix.zeros;
+    add(Part::codes, matrix.file, matrix.offset_bytes, matrix.span_bytes());
+    add(Part::scales, scales.file, scales.offset_bytes, matrix.scale_span_bytes());
+    add(Part::zeros, zeros.file, zeros.offset_bytes, zeros.bytes());
   }
   return windows;
 }
@@ -335,7 +338,8 @@ void TrunkStore::start_unit(Unit& unit, LayerIndex layer) {
                              .target = at,
                              .buffer = unit.block.buffer};
       Matrix& matrix = weights.matrices[window.role];
-      if (window.scales) matrix.scales = at + window.skip;  // its codes' window came before
+      if (window.part == Part::scales) matrix.scales = at + window.skip;
+      else if (window.part == Part::zeros) matrix.zeros = at + window.skip;
       else matrix = Matrix(*spec_->layers[layer].matrices[window.role], at + window.skip);
     }
     unit.layer = layer;
@@ -361,8 +365,9 @@ void TrunkStore::order_columns(Unit& unit) {
   for (const Window& window : windows_[layer]) {
     const MatrixExtent& matrix = *spec_->layers[layer].matrices[window.role];
     if (matrix.column_order.groups == 0) continue;
-    const std::size_t rows = window.scales ? matrix.scales.rows : matrix.rows;
-    const std::size_t bytes = window.scales ? matrix.scales.row_bytes : matrix.row_bytes;
+    const bool scales = window.part == Part::scales;
+    const std::size_t rows = scales ? matrix.scales.rows : matrix.rows;
+    const std::size_t bytes = scales ? matrix.scales.row_bytes : matrix.row_bytes;
     std::byte* const first = unit.block.data + window.position + window.skip;
     for (std::size_t row = 0; row < rows; ++row)
       order_row(matrix.column_order, first + row * bytes, bytes, spare_row_.data());

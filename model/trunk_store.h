@@ -92,8 +92,9 @@ class TrunkStore {
   }  // vectors, read outside the scheduler
 
  private:
-  // The place of a matrix, or of its scales, inside a unit: the block-rounded window in the file
-  // and where it goes.
+  enum class Part : std::uint8_t { codes, scales, zeros };
+  // The place of a matrix, or of its scales or zeros, inside a unit: the block-rounded window in
+  // the file and where it goes.
   struct Window {
     std::size_t role;
     std::uint32_t file;
@@ -102,7 +103,7 @@ class TrunkStore {
     std::uint64_t read_bytes;    // rounded up
     std::uint64_t skip;          // weights start at position + skip
     std::uint64_t needed_bytes;  // of the window, up to the end of the weights
-    bool scales = false;         // their matrix has the window before
+    Part part = Part::codes;     // others follow the window of their matrix's codes
   };
   struct Unit;
   friend Result<TrunkPlan> plan_trunk(const ModelSpec&, std::span<const std::uint32_t>,

@@ -8,6 +8,7 @@
 #include "kernels/kernel_table.h"
 #include "model/model_spec.h"
 #include "model/tensor.h"
+#include "runtime/base/check.h"
 
 namespace millrace {
 
@@ -22,10 +23,12 @@ struct Matrix {
   std::size_t scale_row_bytes = 0;
   std::size_t tile_row = 0;
   ScaleType scale_type = ScaleType::none;
+  const std::byte* zeros = nullptr;
   std::size_t input_step = 0;  // not 0: a column's values lie together, of every so many rows ours
 
   Matrix() = default;
-  Matrix(const MatrixExtent& extent, const std::byte* at, const std::byte* scales_at = nullptr)
+  Matrix(const MatrixExtent& extent, const std::byte* at, const std::byte* scales_at = nullptr,
+         const std::byte* zeros_at = nullptr)
       : type(extent.type),
         data(at),
         row_bytes(extent.row_bytes * (extent.by_inputs ? 1 : extent.row_step)),
@@ -34,15 +37,20 @@ struct Matrix {
         scales(scales_at),
         scale_row_bytes(extent.scales.row_bytes * extent.row_step),
         scale_type(extent.scales.type),
+        zeros(zeros_at),
         input_step(extent.by_inputs ? extent.row_step : 0) {}
   bool present() const noexcept { return data != nullptr; }
 
-  // Rows [first, first + count).
+  // Rows [first, first + count); of AWQ whole words of eight.
   Matrix slice(std::size_t first, std::size_t count) const noexcept {
     Matrix part = *this;
     part.data += input_step > 0 ? dtype_row_bytes(type, first * input_step) : first * row_bytes;
     part.rows = count;
-    if (scales != nullptr) {
+    if (zeros != nullptr) {
+      MILLRACE_CHECK(first % 8 == 0 && count % 8 == 0);
+      part.scales += first * scale_bytes(scale_type);
+      part.zeros += dtype_row_bytes(type, first);
+    } else if (scales != nullptr) {
       const std::size_t tile_rows = scale_tile(type).rows;
       part.scales += (tile_row + first) / tile_rows * scale_row_bytes;
       part.tile_row = (tile_row + first) % tile_rows;
@@ -50,7 +58,7 @@ struct Matrix {
     return part;
   }
   WeightRows view() const noexcept {
-    return {data, row_bytes, rows, columns, scales, scale_row_bytes, tile_row, scale_type};
+    return {data, row_bytes, rows, columns, scales, scale_row_bytes, tile_row, scale_type, zeros};
   }
 };
 

@@ -13,7 +13,7 @@ namespace millrace {
 namespace {
 
 const char* slice_names(unsigned parts) {
-  switch ((parts | parts >> scale_part_shift) & slice_all) {
+  switch ((parts | parts >> scale_part_shift | parts >> zero_part_shift) & slice_all) {
     case slice_gate:
       return "gate";
     case slice_up:
@@ -159,8 +159,7 @@ void Loader::request(std::span<ExpertRequest* const> requests) noexcept {
     // What is here is claimed first, so that a miss of the same call does not evict it.
     for (ExpertRequest* request : requests) {
       MILLRACE_CHECK(request->on_ready != nullptr);
-      request->gate = request->up = request->down = nullptr;
-      request->gate_scales = request->up_scales = request->down_scales = nullptr;
+      for (const std::byte** const part : request->parts()) *part = nullptr;
       request->failure = nullptr;
       request->next = nullptr;
       request->slot = no_slot;
@@ -356,12 +355,7 @@ void Loader::attach(ExpertRequest& request, SlotIndex slot) noexcept {
     const bool absent = (placement.absent_parts >> index & 1) != 0;
     return absent ? nullptr : data + placement.data_offset[index];
   };
-  request.gate = part(0);
-  request.up = part(1);
-  request.down = part(2);
-  request.gate_scales = part(3);
-  request.up_scales = part(4);
-  request.down_scales = part(5);
+  for (std::size_t i = 0; i < expert_parts; ++i) *request.parts()[i] = part(i);
   request.next = nullptr;
   if (request.hit) return;
   ExpertRequest** end = &of.joined;

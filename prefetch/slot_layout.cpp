@@ -29,6 +29,9 @@ Parts parts_of(const ExpertExtent& expert) {
     const std::size_t scales = i + scale_part_shift;
     parts[scales] = {m->scales.file, m->scales.offset_bytes,
                      m->scales.offset_bytes + m->scale_span_bytes(), 1u << scales};
+    const std::size_t zeros = i + zero_part_shift;
+    parts[zeros] = {m->zeros.file, m->zeros.offset_bytes, m->zeros.offset_bytes + m->zeros.bytes(),
+                    1u << zeros};
     ++i;
   }
   return parts;
@@ -42,8 +45,8 @@ class Placer {
 
   void place(const ExpertExtent& expert) {
     const Parts parts = parts_of(expert);
-    add_joined(parts, {0, 1, 3, 4}, true);
-    add_joined(parts, {2, 5}, false);
+    add_joined(parts, {0, 1, 3, 4, 6, 7}, true);
+    add_joined(parts, {2, 5, 8}, false);
     for (std::size_t i = 0; i < expert_parts; ++i) {
       const Stretch& part = parts[i];
       if (part.begin == part.end) made.absent_parts |= part.parts;

@@ -28,22 +28,24 @@ struct ExpertRead {
   bool first = false;  // of gate or up: before any of down (never read together)
 };
 
-// What an expert consists of, as bits: the codes of its slices, as in Slice, and their scales.
-inline constexpr std::size_t expert_parts = 6;
+// What an expert consists of, as bits: the codes of its slices, as in Slice, their scales, and
+// their zeros.
+inline constexpr std::size_t expert_parts = 9;
 inline constexpr unsigned scale_part_shift = 3;
+inline constexpr unsigned zero_part_shift = 6;
 // The slices that are whole.
 constexpr unsigned whole_slices(unsigned parts) noexcept {
-  return parts & parts >> scale_part_shift & slice_all;
+  return parts & parts >> scale_part_shift & parts >> zero_part_shift & slice_all;
 }
 
 // Where an expert's parts go in any slot of at least its class's size.
 struct ExpertPlacement {
   std::array<ExpertRead, expert_parts> reads;  // the first `read_count`, in order of need
-  // Of gate, up, down, then of their scales, from the start of the slot.
+  // Of gate, up, down, then of their scales, then of their zeros, from the start of the slot.
   std::array<std::uint64_t, expert_parts> data_offset{};
-  std::array<std::uint64_t, 3> data_bytes{};  // of gate, up, down with their scales
+  std::array<std::uint64_t, 3> data_bytes{};  // of gate, up, down with these
   std::uint32_t read_count = 0;
-  unsigned absent_parts = 0;  // scales that the types do not have
+  unsigned absent_parts = 0;  // scales and zeros that the types do not have
   std::uint32_t slot_class = 0;
 
   std::uint64_t read_bytes() const noexcept {
@@ -63,10 +65,10 @@ class SlotLayout {
  public:
   // More sizes than this (files that mix types per expert) are merged upward where it wastes least.
   static constexpr std::size_t classes_max = 16;
-  // Parts that follow each other in the file (fused gate_up, packed experts, scales) are read at
-  // once when that saves blocks, or when together they are this small, so that a read costs more
-  // than an earlier start brings; larger ones where the drive is known to read them faster. Parts
-  // that lie in each other (zipped gate and up) always are.
+  // Parts that follow each other in the file (fused gate_up, packed experts, scales, zeros) are
+  // read at once when that saves blocks, or when together they are this small, so that a read costs
+  // more than an earlier start brings; larger ones where the drive is known to read them faster.
+  // Parts that lie in each other (zipped gate and up) always are.
   static constexpr std::uint64_t joined_bytes_max = std::uint64_t{256} << 10;
   // Windows start at least so aligned in the slot (and at multiples of the file's block).
   static constexpr std::uint64_t window_alignment = 64;

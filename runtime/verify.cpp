@@ -44,6 +44,9 @@ std::vector<Stretch> stretches_of(const Checkpoint& checkpoint, const std::vecto
     const ScaleExtent& scales = tensor.scales;
     if (scales.rows > 0)
       list.push_back({scales.file, scales.offset_bytes, scales.bytes(), i, scales.type});
+    if (tensor.zeros.rows > 0)
+      list.push_back(
+          {tensor.zeros.file, tensor.zeros.offset_bytes, tensor.zeros.bytes(), i, ScaleType::none});
   }
   std::sort(list.begin(), list.end(), [](const Stretch& a, const Stretch& b) {
     return std::pair(a.file, a.offset) < std::pair(b.file, b.offset);
@@ -163,11 +166,12 @@ class WeightChecker {
     DType type = tensors_[piece.tensor].type;
     if (piece.scales == ScaleType::f32) type = DType::f32;
     if (piece.scales == ScaleType::bf16) type = DType::bf16;
+    if (piece.scales == ScaleType::f16) type = DType::f16;
     if (piece.scales == ScaleType::e8m0) {
       codes(data, piece.bytes, before, 0xFF, 0xFF, found);
     } else if (type == DType::f8_e4m3) {
       codes(data, piece.bytes, before, 0x7F, 0x7F, found);
-    } else if (type == DType::fp4) {
+    } else if (type == DType::fp4 || type == DType::awq) {
       return true;  // all codes are numbers
     } else if (kernels_.decode_row[static_cast<std::size_t>(type)] == nullptr) {
       return false;

@@ -343,6 +343,25 @@ struct Avx2 {
   static B64 high_halves(const B64& a, const B64& b) {
     return {_mm256_unpackhi_epi64(a.lo, b.lo), _mm256_unpackhi_epi64(a.hi, b.hi)};
   }
+  static void transpose_bytes_half(__m256i& a, __m256i& b, __m256i& c, __m256i& d) {
+    const __m256i ab_low = _mm256_unpacklo_epi8(a, b);
+    const __m256i ab_high = _mm256_unpackhi_epi8(a, b);
+    const __m256i cd_low = _mm256_unpacklo_epi8(c, d);
+    const __m256i cd_high = _mm256_unpackhi_epi8(c, d);
+    a = _mm256_unpacklo_epi16(ab_low, cd_low);
+    b = _mm256_unpackhi_epi16(ab_low, cd_low);
+    c = _mm256_unpacklo_epi16(ab_high, cd_high);
+    d = _mm256_unpackhi_epi16(ab_high, cd_high);
+  }
+  static void transpose_bytes(B64 (&v)[4]) {
+    transpose_bytes_half(v[0].lo, v[1].lo, v[2].lo, v[3].lo);
+    transpose_bytes_half(v[0].hi, v[1].hi, v[2].hi, v[3].hi);
+  }
+  static B64 spread4(const std::int8_t* p) {
+    std::int32_t word;
+    std::memcpy(&word, p, sizeof word);
+    return {_mm256_set1_epi32(word), _mm256_set1_epi32(word)};
+  }
   static B64 magnitudes(const B64& a) { return {_mm256_abs_epi8(a.lo), _mm256_abs_epi8(a.hi)}; }
   static __m256i dot_small_half(__m256i w, __m256i a, __m256i abs_a) {
     return _mm256_madd_epi16(_mm256_maddubs_epi16(abs_a, _mm256_sign_epi8(w, a)),

@@ -240,6 +240,21 @@ struct Avx512 {
 
   static B64 low_halves(B64 a, B64 b) { return _mm512_unpacklo_epi64(a, b); }
   static B64 high_halves(B64 a, B64 b) { return _mm512_unpackhi_epi64(a, b); }
+  static void transpose_bytes(B64 (&v)[4]) {
+    const __m512i front_low = _mm512_unpacklo_epi8(v[0], v[1]);
+    const __m512i front_high = _mm512_unpackhi_epi8(v[0], v[1]);
+    const __m512i back_low = _mm512_unpacklo_epi8(v[2], v[3]);
+    const __m512i back_high = _mm512_unpackhi_epi8(v[2], v[3]);
+    v[0] = _mm512_unpacklo_epi16(front_low, back_low);
+    v[1] = _mm512_unpackhi_epi16(front_low, back_low);
+    v[2] = _mm512_unpacklo_epi16(front_high, back_high);
+    v[3] = _mm512_unpackhi_epi16(front_high, back_high);
+  }
+  static B64 spread4(const std::int8_t* p) {
+    std::int32_t word;
+    __builtin_memcpy(&word, p, sizeof word);
+    return _mm512_set1_epi32(word);
+  }
   static B64 magnitudes(B64 a) { return _mm512_abs_epi8(a); }
   static B64 with_sign_of(B64 w, B64 a) {
     return _mm512_mask_sub_epi8(w, _mm512_movepi8_mask(a), _mm512_setzero_si512(), w);

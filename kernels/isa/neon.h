@@ -335,6 +335,26 @@ struct Neon {
   static B64 high_halves(const B64& a, const B64& b) {
     return map_b([&](int i) { return high_halves(a.v[i], b.v[i]); });
   }
+  static uint16x8_t u16(uint8x16_t a) { return vreinterpretq_u16_u8(a); }
+  static uint8x16_t u8(uint16x8_t a) { return vreinterpretq_u8_u16(a); }
+  static void transpose_bytes(B64 (&v)[4]) {
+    for (int j = 0; j < 4; ++j) {
+      const uint16x8_t front_low = u16(vzip1q_u8(v[0].v[j], v[1].v[j]));
+      const uint16x8_t front_high = u16(vzip2q_u8(v[0].v[j], v[1].v[j]));
+      const uint16x8_t back_low = u16(vzip1q_u8(v[2].v[j], v[3].v[j]));
+      const uint16x8_t back_high = u16(vzip2q_u8(v[2].v[j], v[3].v[j]));
+      v[0].v[j] = u8(vzip1q_u16(front_low, back_low));
+      v[1].v[j] = u8(vzip2q_u16(front_low, back_low));
+      v[2].v[j] = u8(vzip1q_u16(front_high, back_high));
+      v[3].v[j] = u8(vzip2q_u16(front_high, back_high));
+    }
+  }
+  static B64 spread4(const std::int8_t* p) {
+    std::uint32_t word;
+    std::memcpy(&word, p, sizeof word);
+    const uint8x16_t all = vreinterpretq_u8_u32(vdupq_n_u32(word));
+    return {{all, all, all, all}};
+  }
   static B64 magnitudes(const B64& a) {
     return map_b([&](int i) { return vreinterpretq_u8_s8(vabsq_s8(s8(a.v[i]))); });
   }

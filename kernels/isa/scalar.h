@@ -374,6 +374,16 @@ struct Scalar {
   static B64 high_halves(const B64& a, const B64& b) {
     return map_b([&](int i) { return i % 16 < 8 ? a.v[i + 8] : b.v[i]; });
   }
+  // Byte 4k + m of lane j of v[d] becomes byte 4m + d of lane j of v[k].
+  static void transpose_bytes(B64 (&v)[4]) {
+    B64 out[4];
+    for (int k = 0; k < 4; ++k)
+      out[k] = map_b([&](int i) { return v[i % 4].v[i / 16 * 16 + 4 * k + i % 16 / 4]; });
+    for (int k = 0; k < 4; ++k) v[k] = out[k];
+  }
+  static B64 spread4(const std::int8_t* p) {
+    return map_b([&](int i) { return p[i % 4]; });
+  }
   static B64 magnitudes(const B64& a) {
     return map_b([&](int i) { return i8(a.v[i]) < 0 ? -i8(a.v[i]) : i8(a.v[i]); });
   }

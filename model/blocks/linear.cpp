@@ -17,6 +17,9 @@ std::size_t row_grain(const Matrix& weights, std::size_t tokens) {
   const std::size_t row =
       weights.input_step > 0 ? dtype_row_bytes(weights.type, weights.columns) : weights.row_bytes;
   const std::size_t work = row * std::max<std::size_t>(1, tokens);
+  // A column's rows lie together: two lines of the cache at least, or memory's order is lost.
+  if (weights.type == DType::awq)
+    return round_up(std::max<std::size_t>(1, range_work_bytes / work), 2 * awq_chunk_rows);
   const std::size_t unit = tokens < panel_tokens_min ? 16 : panel_tile_rows;
   return round_up(std::max<std::size_t>(1, range_work_bytes / work), unit);
 }
@@ -114,7 +117,7 @@ void linear_f32(const BlockContext& context, const Matrix& weights, const Activa
   const F32Batch batch = x.f32(first, step);
   context.parallel.for_ranges(
       weights.rows, row_grain(weights, tokens), [&](std::size_t begin, std::size_t end, unsigned) {
-        if (weights.input_step > 0)
+        if (weights.input_step > 0 && weights.scales == nullptr)
           matmul_by_inputs(context.kernels, weights.slice(begin, end - begin), batch, tokens,
                            y + begin, y_stride);
         else matmul(row_range(weights, begin, end), batch, tokens, y + begin, y_stride);

@@ -35,7 +35,7 @@ struct BlockContext {
   }
 };
 
-// Matrices whose columns lie together (input_step) are of float types only.
+// Matrices whose columns lie together (input_step) are of float types or AWQ.
 // y[t * y_stride + r] = (W x_t)[r], where x_t is row first + t * step of x, t < tokens. The
 // quantized twin of x that W's type takes must be up to date.
 void linear(const BlockContext& context, const Matrix& weights, const ActivationRows& x,

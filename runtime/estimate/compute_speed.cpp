@@ -55,8 +55,14 @@ void multiply(ComputeArena& arena, const KernelTable& kernels, const ActivationS
   arena.run([&] {
     arena.for_ranges(weights.rows, unit, [&](std::size_t begin, std::size_t end, unsigned) {
       WeightRows some = weights;
-      some.data += begin * weights.row_bytes;
       some.rows = end - begin;
+      if (type == DType::awq) {
+        some.data += dtype_row_bytes(type, begin);
+        some.zeros += dtype_row_bytes(type, begin);
+        some.scales += begin * scale_bytes(weights.scale_type);
+        return activations.multiply(kernels, type, false, some, 1, y.data() + begin);
+      }
+      some.data += begin * weights.row_bytes;
       if (is_scaled(type)) some.scales += begin / scale_tile(type).rows * weights.scale_row_bytes;
       activations.multiply(kernels, type, false, some, 1, y.data() + begin);
     });

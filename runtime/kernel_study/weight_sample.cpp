@@ -53,6 +53,7 @@ void tame_block(DType type, std::byte* block) {
       if ((block[0] & std::byte{0x7f}) == std::byte{0x7f}) block[0] = std::byte{0x11};  // NaN
       return;
     case DType::fp4:
+    case DType::awq:
       return;
     case DType::iq1_m:  // the half lies in the upper nibbles of four words, lowest first
       for (std::size_t i = 0; i < 4; ++i)
@@ -74,6 +75,12 @@ void repeat_bytes(std::byte* data, std::uint64_t period, std::uint64_t bytes) {
 
 void fill_scales(ScaleType type, std::byte* data, std::uint64_t bytes) {
   constexpr float scale = 0.01f;
+  constexpr std::uint16_t half = 0x211f;  // the same
+  if (type == ScaleType::f16) {
+    for (std::uint64_t at = 0; at < bytes; at += sizeof half)
+      std::memcpy(data + at, &half, sizeof half);
+    return;
+  }
   if (type == ScaleType::e8m0) {
     std::memset(data, 120, bytes);
     return;
@@ -85,6 +92,7 @@ void fill_scales(ScaleType type, std::byte* data, std::uint64_t bytes) {
 ScaleType sample_scales(DType type) {
   return type == DType::f8_e4m3 ? ScaleType::f32
          : type == DType::fp4   ? ScaleType::e8m0
+         : type == DType::awq   ? ScaleType::f16
                                 : ScaleType::none;
 }
 
@@ -92,6 +100,7 @@ ScaleType sample_scales(DType type) {
 
 WeightSample::WeightSample(DType type, std::size_t columns, std::uint64_t bytes)
     : type_(type), columns_(columns), row_bytes_(dtype_row_bytes(type, columns)) {
+  if (type == DType::awq) return turn_over(bytes);
   const ScaleTile tile = scale_tile(type);
   const std::size_t unit = tile.rows > 1 ? tile.rows : 4;
   std::uint64_t unit_bytes = unit * row_bytes_;
@@ -104,9 +113,23 @@ WeightSample::WeightSample(DType type, std::size_t columns, std::uint64_t bytes)
   if (is_scaled(type)) scale_rows_ = rows_ / tile.rows;
 }
 
+// AWQ: its columns lie one behind the other, then the scales, then the zeros.
+void WeightSample::turn_over(std::uint64_t bytes) {
+  const std::size_t groups = columns_ / scale_tile(type_).columns;
+  const std::size_t codes = dtype_row_bytes(type_, awq_chunk_rows);
+  const std::size_t scales = awq_chunk_rows * scale_bytes(sample_scales(type_));
+  const std::uint64_t chunk_bytes = columns_ * codes + groups * (codes + scales);
+  const std::uint64_t chunks = std::max<std::uint64_t>(1, bytes / chunk_bytes);
+  rows_ = chunks * awq_chunk_rows;
+  stride_ = chunks * codes;
+  scale_row_bytes_ = chunks * scales;
+  scale_rows_ = groups;
+}
+
 void WeightSample::fill(std::byte* data, std::uint64_t seed) const {
   const std::size_t unit = dtype_info(type_).block_bytes;
   const std::uint64_t codes = rows_ * row_bytes_;
+  const std::uint64_t scales = scale_rows_ * scale_row_bytes_;
   const std::uint64_t period = std::min(codes, round_down(1 * MiB, unit));
   std::uint64_t state = 88172645463325252u + seed * 0x9e3779b97f4a7c15u;
   for (std::uint64_t i = 0; i < period; ++i) {
@@ -115,8 +138,8 @@ void WeightSample::fill(std::byte* data, std::uint64_t seed) const {
   }
   for (std::uint64_t at = 0; at < period; at += unit) tame_block(type_, data + at);
   repeat_bytes(data, period, codes);
-  if (is_scaled(type_))
-    fill_scales(sample_scales(type_), data + codes, scale_rows_ * scale_row_bytes_);
+  if (is_scaled(type_)) fill_scales(sample_scales(type_), data + codes, scales);
+  if (stride_ != 0) std::memcpy(data + codes + scales, data, scale_rows_ * stride_);
 }
 
 WeightRows WeightSample::view(const std::byte* data) const noexcept {
@@ -125,6 +148,10 @@ WeightRows WeightSample::view(const std::byte* data) const noexcept {
   rows.scales = data + rows_ * row_bytes_;
   rows.scale_row_bytes = scale_row_bytes_;
   rows.scale_type = sample_scales(type_);
+  if (stride_ != 0) {
+    rows.row_bytes = stride_;
+    rows.zeros = rows.scales + scale_rows_ * scale_row_bytes_;
+  }
   return rows;
 }
 

@@ -10,23 +10,27 @@
 namespace millrace {
 
 // A matrix of one type in memory that somebody else owns. Codes first, then the scales of types
-// that have them apart.
+// that have them apart, then zeros.
 class WeightSample {
  public:
-  // As many rows as fit `bytes`, at least one unit: 128 rows of types scaled in tiles, else 4.
+  // As many rows as fit `bytes`, at least one unit: 128 rows of types scaled in tiles and of AWQ,
+  // else 4.
   WeightSample(DType type, std::size_t columns, std::uint64_t bytes);
   std::size_t rows() const noexcept { return rows_; }
   std::uint64_t bytes() const noexcept {
-    return rows_ * row_bytes_ + scale_rows_ * scale_row_bytes_;
+    return rows_ * row_bytes_ + scale_rows_ * (scale_row_bytes_ + stride_);
   }
   // Writes bytes() bytes: finite numbers in every type. Far apart rows may be alike.
   void fill(std::byte* data, std::uint64_t seed) const;
   WeightRows view(const std::byte* data) const noexcept;
 
  private:
+  void turn_over(std::uint64_t bytes);
+
   DType type_;
   std::size_t columns_, rows_, row_bytes_;
   std::size_t scale_rows_ = 0, scale_row_bytes_ = 0;
+  std::size_t stride_ = 0;  // of AWQ's columns and zeros
 };
 
 // Activations of some tokens in all the forms that products take.

@@ -141,9 +141,9 @@ void MoeLayer::on_ready(ExpertRequest& request, unsigned bits) {
 GatedFfn MoeLayer::expert_ffn(const Job& job) const noexcept {
   const ExpertExtent& extent = parts_.spec.experts.at(job.request.key);
   const ExpertRequest& at = job.request;
-  GatedFfn ffn{.gate = Matrix(extent.gate, at.gate, at.gate_scales),
-               .up = Matrix(extent.up, at.up, at.up_scales),
-               .down = Matrix(extent.down, at.down, at.down_scales)};
+  GatedFfn ffn{.gate = Matrix(extent.gate, at.gate, at.gate_scales, at.gate_zeros),
+               .up = Matrix(extent.up, at.up, at.up_scales, at.up_zeros),
+               .down = Matrix(extent.down, at.down, at.down_scales, at.down_zeros)};
   ffn.clamp = Hparams::clamp(h().expert_clamp, layer_);
   const auto bias = [&](VectorRole role, std::size_t columns) -> const float* {
     const float* const all = weights_->vector(role);

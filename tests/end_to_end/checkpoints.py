@@ -97,6 +97,15 @@ def compare(oracle, *options):
         check_texts(world, name)
 
 
+def compare_bits(world, name):
+    """Those of the GGUF file, whatever the flags."""
+    for flags in [[], ["--activations", "f32", "--kv", "f32"], ["--isa", "scalar", "--one-by-one"],
+                  ["--cache", "60%", "--trunk", "99%"]]:
+        mine = world.logits(world.folder, *flags)
+        twin = world.logits(world.gguf, *flags)
+        check(f"{name}: same bits as the GGUF file, {flags}", mine == twin and mine != b"")
+
+
 def check_float64(world, name):
     """Packed weights: within rounding of a pass in double precision over the decoded ones."""
     ids = json.loads((world.oracle / "tokens.json").read_text())["ids"]
@@ -275,7 +284,7 @@ def check_broken_settings(broken):
         broken.edit_json("config.json", lambda config, key=key: config.pop(key))
         refused(f"config.json without {key}", folder, "config.json", key)
     changes = {"model_type": "gpt5", "hidden_size": "large", "hidden_act": "gelu",
-               "norm_topk_prob": False, "quantization_config": {"quant_method": "awq"},
+               "norm_topk_prob": False, "quantization_config": {"quant_method": "gptq"},
                "rope_scaling": {"rope_type": "longrope"}, "num_experts": 3,
                "num_attention_heads": 5, "hidden_size ": 32}
     for key, value in changes.items():
@@ -339,6 +348,65 @@ def check_verify():
             overwrite(world.folder / "model.safetensors", "model.layers.1." + name, 0, nan)
             verify(f"{weights} {scales} {name}", world.folder, 5, "tensor blk.1.",
                    "1 values are not finite, the first is number 0")
+
+
+def make_wide(here):
+    """A model whose matrices are wide enough for AWQ's groups, and tokens for it."""
+    done = run("fixture", "--shape", "qwen3-30b-a3b", "--type", "q8_0", "--layers", 3, "--width",
+               256, "--experts", 4, "--experts-used", 2, "--expert-width", 128, "--vocabulary",
+               1024, "-q", here / "model.gguf")
+    check("a fixture for AWQ", done.returncode == 0, done.stderr)
+    (here / "tokens.json").write_text(json.dumps({"ids": [i * 37 % 900 + 3 for i in range(20)]}))
+    return here
+
+
+def check_awq():
+    """The bits of Q8_0 blocks with the codes less their zeros; settings and shapes are refused."""
+    with tempfile.TemporaryDirectory(prefix="millrace-awq-") as wide:
+        here = make_wide(pathlib.Path(wide))
+        with World(here, "--weights", "awq", "--shards", "2") as world:
+            compare_bits(world, "awq")
+            done = run("run", world.folder, "-p", "the", "-n", 4, "--cache", "60%", "--json")
+            check("awq: run", done.returncode == 0 and json.loads(done.stdout)["state_hash"],
+                  done.stderr)
+            done = run("verify", world.folder)
+            check("awq: verify", done.returncode == 0, done.stdout + done.stderr)
+            done = run("pack", world.folder, world.here / "pool")
+            check("awq: pack is refused", done.returncode == 3 and
+                  "scales apart from their codes" in done.stderr, done.stderr)
+            broken = Broken(world)
+            for key, value in {"bits": 8, "group_size": 64, "version": "gemv",
+                               "zero_point": False, "quant_method": "gptq"}.items():
+                def change(config, key=key, value=value):
+                    config["quantization_config"][key] = value
+                broken.edit_json("config.json", change)
+                refused(f"awq: {key} {value}", broken.folder, "config.json", key)
+            broken.edit_json("config.json", lambda config: config.pop("quantization_config"))
+            refused("awq: without quantization_config", broken.folder, ".qweight", "awq")
+        with World(here, "--weights", "awq") as world:
+            check_awq_shapes(Broken(world))
+
+
+def check_awq_shapes(broken):
+    base = "model.layers.1.mlp.experts.3.up_proj."
+
+    def with_shape(name, shape, dtype=None):
+        def change(header):
+            header[base + name]["shape"] = shape
+            header[base + name]["dtype"] = dtype or header[base + name]["dtype"]
+        broken.edit_header(change)
+    for name, shape in (("qweight", [128, 32]), ("qzeros", [4, 8]), ("scales", [4, 64]),
+                        ("qweight", [64, 64]), ("qweight", [4096])):
+        with_shape(name, shape)
+        refused(f"awq: {name} of shape {shape}", broken.folder, base, str(shape))
+    with_shape("scales", [2, 128], "BF16")
+    refused("awq: scales in BF16", broken.folder, base + "scales", "BF16", "F16 [2, 128]")
+    for name, cause in (("qzeros", "without their zeros"), ("scales", "without their scales"),
+                        ("qweight", "without the tensor")):
+        def rename(header, name=name):
+            header["left.out"] = header.pop(base + name)
+        broken.edit_header(rename)
+        refused(f"awq: without {name}", broken.folder, base, cause)
 
 
 def inspect(folder):
@@ -496,6 +564,7 @@ def main():
     check_group_methods(models / "deepseek3-fusedexps-q8_0")
     check_yarn_borders(models / "gptoss-mxfp4-q8_0")
     check_verify()
+    check_awq()
     return finish()
 
 

@@ -113,7 +113,7 @@ TEST_CASE("slot layout: scales that lie apart are reads of their own, or come wi
   const SlotLayout layout(ExpertExtents({row}), buffered);
   const ExpertPlacement& apart = layout.at({0, 0});
   REQUIRE(apart.read_count == 5);  // the scales of gate and up are neighbours
-  CHECK(apart.absent_parts == 0);
+  CHECK(apart.absent_parts == slice_all << zero_part_shift);
   CHECK(apart.data_offset[4] == apart.data_offset[3] + 256);
   CHECK(apart.read_bytes() == row[0].bytes());
   const ExpertPlacement& beside = layout.at({0, 1});
@@ -127,6 +127,33 @@ TEST_CASE("slot layout: scales that lie apart are reads of their own, or come wi
     CHECK(whole_slices(parts) == slice_all);
     CHECK(whole_slices(parts & ~16u) == (slice_gate | slice_down));
   }
+}
+
+TEST_CASE("slot layout: a slice with zeros is whole when these are there too") {
+  const auto awq_at = [](std::uint64_t offset, std::uint64_t zeros) {
+    return MatrixExtent{.type = DType::awq,
+                        .offset_bytes = offset,
+                        .row_bytes = 64,
+                        .rows = 128,
+                        .columns = 256,
+                        .by_inputs = true,
+                        .scales = {ScaleType::f16, 0, offset + (1 << 24), 256, 2},
+                        .zeros = {0, zeros, 64, 2}};
+  };
+  // The zeros of gate follow its codes, those of the others lie apart.
+  const ExpertExtent expert{awq_at(0, 256 * 64), awq_at(1 << 20, 1 << 25),
+                            awq_at(1 << 21, 1 << 26)};
+  const SlotLayout layout(ExpertExtents({{expert}}), buffered);
+  const ExpertPlacement& at = layout.at({0, 0});
+  REQUIRE(at.read_count == 8);
+  CHECK(at.absent_parts == 0);
+  CHECK(at.read_bytes() == expert.bytes());
+  CHECK(expert.gate.bytes() == 256 * 64 + 2 * 256 + 2 * 64);
+  CHECK(at.data_offset[6] == at.data_offset[0] + 256 * 64);
+  unsigned parts = 0;
+  for (std::uint32_t i = 0; i < at.read_count; ++i) parts |= at.reads[i].parts;
+  CHECK(whole_slices(parts) == slice_all);
+  CHECK(whole_slices(parts & ~(slice_up << zero_part_shift)) == (slice_gate | slice_down));
 }
 
 TEST_CASE("slot layout: gate and up by turns are read once, whatever their size") {

@@ -147,9 +147,9 @@ TEST_CASE("The kernels' speed is measured for every type that has a product") {
   struct Types {
     DType experts, trunk;
   };
-  // The last two have their scales apart from their codes.
+  // The last three have their scales apart from their codes.
   for (const Types types : {Types{DType::mxfp4, DType::q8_0}, Types{DType::q4_k, DType::f32},
-                            Types{DType::fp4, DType::f8_e4m3}}) {
+                            Types{DType::fp4, DType::f8_e4m3}, Types{DType::awq, DType::awq}}) {
     const auto speed = measure_compute(kernels, types.experts, types.trunk, 2);
     REQUIRE(speed);
     CHECK(speed->memory_bytes_per_second > 1e8);

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """Rewrites a small GGUF model as a published checkpoint: safetensors, config.json, tokenizer.json.
 
-usage: make_checkpoint.py MODEL.gguf FOLDER [--shards N] [--weights plain|fp8|fp4|v4|float]
+usage: make_checkpoint.py MODEL.gguf FOLDER [--shards N] [--weights plain|fp8|fp4|v4|float|awq]
        [--scales TYPE] [--joined] [--decoded OUT.gguf]
 
 --weights fp8    the layers' matrices but the router as F8_E4M3, a scale for every 128 x 128
           v4     DeepSeek-V4's mixture: trunk as fp8, routed experts as fp4
           fp4    the routed experts as packed FP4 with E8M0 scales (gpt-oss: in its blocks)
+          awq    the layers' matrices but the router, where they are wide enough, as AWQ
           float  gpt-oss' experts unquantized, rows as inputs; its other forms are FP4
 --joined  a qwen35moe model as Qwen3-Next publishes it, with q, k, v and gates in one matrix
 --scales  F32 (default), BF16 or F8_E8M0: of fp8
 --decoded also writes the GGUF model with the values that the checkpoint now has: packed FP4 as
-          MXFP4 blocks, FP8 as float32
+          MXFP4 blocks, AWQ as Q8_0 blocks, FP8 as float32
 
 It knows the layouts from their descriptions and shares no code with the program. Standard library
 only.
@@ -24,6 +25,7 @@ import math
 import os
 import struct
 
+import make_checkpoint_awq
 import make_checkpoint_delta
 import make_checkpoint_gpt_oss
 import make_checkpoint_tokenizer
@@ -333,6 +335,9 @@ class Checkpoint:
         elif base == "ffn_gate_tid2eid" and self.options.weights == "v4":
             ids = struct.unpack(f"<{len(raw) // 4}i", raw)
             self.tensors[name] = ("I64", list(reversed(ne)), struct.pack(f"<{len(ids)}q", *ids))
+        elif self.is_awq(base, ne):
+            self.decoded[gguf_name] = (Q8_0, ne, self.awq(name, floats(raw, kind), ne[0]))
+            return
         elif self.is_fp8(base, ne):
             values = self.fp8(name, floats(raw, kind), ne[0])
             self.decoded[gguf_name] = (0, ne, struct.pack(f"<{len(values)}f", *values))
@@ -345,6 +350,16 @@ class Checkpoint:
         if self.options.weights == "v4":
             return base in make_checkpoint_v4.FP8
         return self.options.weights == "fp8" and len(ne) == 2 and base != "ffn_gate_inp"
+
+    def is_awq(self, base, ne):
+        return self.options.weights == "awq" and len(ne) == 2 and base != "ffn_gate_inp" and \
+            make_checkpoint_awq.fits(*ne)
+
+    def awq(self, name, values, columns):
+        parts, blocks = make_checkpoint_awq.pack(values, columns)
+        for suffix, tensor in parts.items():
+            self.tensors[name.replace("weight", suffix)] = tensor
+        return blocks
 
     def fp8(self, name, values, columns):
         codes, scales, shape, decoded = pack_fp8(values, columns, self.options.scales)
@@ -381,6 +396,8 @@ class Checkpoint:
             shape = [ne[1], ne[0]]
             if self.options.weights == "fp8":
                 decoded += self.fp8(name, floats(data, kind), ne[0])
+            elif self.is_awq("", ne[:2]):
+                blocks += self.awq(name, floats(data, kind), ne[0])
             elif self.options.weights in ("fp4", "v4") or kind == MXFP4:
                 made = unpack_mxfp4(data) if kind == MXFP4 else pack_fp4(floats(data, kind))
                 self.tensors[name] = ("I8", [ne[1], ne[0] // 2], pairs_of(made[0]))
@@ -391,7 +408,8 @@ class Checkpoint:
                 self.tensors[name] = (TYPES[kind][0], shape, data)
         if decoded:
             tensor = 0, ne, struct.pack(f"<{len(decoded)}f", *decoded)
-        self.decoded[gguf_name] = (MXFP4, ne, blocks) if blocks else tensor
+        packed = Q8_0 if self.options.weights == "awq" else MXFP4
+        self.decoded[gguf_name] = (packed, ne, blocks) if blocks else tensor
 
     def fp4_rows(self, gguf_name):
         kind, _, raw = self.gguf.tensors[gguf_name]
@@ -525,6 +543,8 @@ def make_config(gguf, options):
         config = make_checkpoint_delta.config_of(own, config, options.joined)
     if options.weights in ("fp8", "v4"):
         config["quantization_config"] = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    elif options.weights == "awq":
+        config["quantization_config"] = make_checkpoint_awq.config()
     elif arch == "gpt-oss" and options.weights != "float":
         config["quantization_config"] = {"quant_method": "mxfp4"}
     return {key: value for key, value in config.items() if value is not None}
@@ -536,7 +556,7 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--weights", default="plain",
-                        choices=["plain", "fp8", "fp4", "v4", "float"])
+                        choices=["plain", "fp8", "fp4", "v4", "float", "awq"])
     parser.add_argument("--scales", choices=["F32", "BF16", "F8_E8M0"], default="F32")
     parser.add_argument("--joined", action="store_true")
     parser.add_argument("--decoded")

@@ -380,17 +380,40 @@ Result<const Known*> find_known(const Config& c, const std::string& model_type) 
                ErrorCode::unsupported);
 }
 
-// Blocks of 128 x 128 in FP8, gpt-oss' MXFP4, or no quantization.
+// 4 bits in groups of 128 with zeros, packed as the "gemm" version does it.
+Status check_awq(const Config& c) {
+  MILLRACE_ASSIGN(const std::uint32_t bits, c.need_number("bits"));
+  if (bits != 4)
+    return c.bad("bits", fmt::format("{}: only 4 is supported", bits), ErrorCode::unsupported);
+  MILLRACE_ASSIGN(const auto group, c.real("group_size"));
+  if (group != 128.0)
+    return c.bad("group_size", group ? fmt::format("{}: only 128 is supported", *group) : "missing",
+                 group ? ErrorCode::unsupported : ErrorCode::format);
+  MILLRACE_ASSIGN(std::string version, c.text("version"));
+  for (char& letter : version)
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  if (version != "gemm")
+    return c.bad("version", fmt::format("'{}': only gemm is supported", printable(version)),
+                 ErrorCode::unsupported);
+  MILLRACE_ASSIGN(const bool zeros, c.flag("zero_point", true));
+  return must_be(c, "zero_point", zeros, true);
+}
+
+// Blocks of 128 x 128 in FP8, gpt-oss' MXFP4, AWQ, or no quantization.
 Result<CheckpointPacking> read_packing(const Config& c) {
   const auto quantization = c.below("quantization_config");
   if (!quantization) return CheckpointPacking::none;
   MILLRACE_ASSIGN(const std::string method, quantization->text("quant_method"));
   if (method == "mxfp4") return CheckpointPacking::mxfp4;
+  if (method == "awq") {
+    MILLRACE_TRY(check_awq(*quantization));
+    return CheckpointPacking::awq;
+  }
   if (method != "fp8")
     return quantization->bad(
         "quant_method",
         fmt::format("'{}' is not supported (known: fp8 in blocks of 128 x 128, "
-                    "mxfp4)",
+                    "mxfp4, awq)",
                     printable(method)),
         ErrorCode::unsupported);
   MILLRACE_ASSIGN(const auto block, quantization->reals("weight_block_size"));

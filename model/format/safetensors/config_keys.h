@@ -11,7 +11,7 @@
 namespace millrace {
 
 // How the weights of the checkpoint are packed, by quantization_config.
-enum class CheckpointPacking : unsigned char { none, block_fp8, mxfp4 };
+enum class CheckpointPacking : unsigned char { none, block_fp8, mxfp4, awq };
 
 struct ConfigFacts {
   std::string model_type;

@@ -69,7 +69,8 @@ class FolderReader {
     parts_.metadata_bytes += shards.read_bytes;
     MILLRACE_ASSIGN(parts_.tensors,
                     translate_tensors(shards, {facts.ffn_norm, facts.tied_head,
-                                               facts.norms_less_one, facts.experts_by_inputs}));
+                                               facts.norms_less_one, facts.experts_by_inputs,
+                                               facts.packing == CheckpointPacking::awq}));
     const bool head = std::any_of(parts_.tensors.begin(), parts_.tensors.end(),
                                   [](const TensorInfo& t) { return t.name == "output.weight"; });
     if (!head && facts.tied_is_given && !facts.tied_head)

@@ -21,6 +21,8 @@ constexpr std::array scale_suffixes = {".weight_scale_inv", ".weight_scale", ".s
 constexpr std::string_view blocks_suffix = ".blocks";  // of gpt-oss' experts
 constexpr std::string_view scales_suffix = ".scales";
 constexpr std::uint64_t block_bytes = 16;
+constexpr std::string_view packed_suffix = ".qweight";  // of AWQ
+constexpr std::string_view zeros_suffix = ".qzeros";
 
 struct Plain {
   std::string_view dtype;
@@ -45,7 +47,7 @@ ScaleType scale_type(std::string_view dtype) {
 bool ends_with_scale(std::string_view name) {
   for (const std::string_view suffix : scale_suffixes)
     if (name.ends_with(suffix)) return true;
-  return name.ends_with(scales_suffix);
+  return name.ends_with(scales_suffix) || name.ends_with(zeros_suffix);
 }
 
 class Translator {
@@ -58,7 +60,9 @@ class Translator {
     for (std::size_t i = 0; i < shards_.tensors.size(); ++i) MILLRACE_TRY(translate(i));
     for (std::size_t i = 0; i < shards_.tensors.size(); ++i)
       if (ends_with_scale(names_[i]) && !used_.contains(names_[i]))
-        return bad(shards_.tensors[i], "scales without the tensor that they belong to");
+        return bad(shards_.tensors[i],
+                   fmt::format("{} without the tensor that they belong to",
+                               names_[i].ends_with(zeros_suffix) ? "zeros" : "scales"));
     if (unused_ > 0)
       log_warning(fmt::format("{}: {} tensors are not used: {}{}",
                               printable(shards_.files.front(), 4096), unused_, unused_names_,
@@ -106,7 +110,8 @@ class Translator {
     info.offset_bytes = at.tensor.offset_bytes;
     info.bytes = at.tensor.bytes;
     const bool blocks = name.ends_with(blocks_suffix);
-    if (blocks) MILLRACE_TRY(translate_blocks(at, info));
+    if (name.ends_with(packed_suffix)) MILLRACE_TRY(translate_awq(at, info));
+    else if (blocks) MILLRACE_TRY(translate_blocks(at, info));
     else MILLRACE_TRY(translate_type(at, info));
     made_.push_back(std::move(info));
     return {};
@@ -199,6 +204,52 @@ class Translator {
     const ShardedTensor* scales = find(base + std::string(scales_suffix));
     if (scales == nullptr) return bad(at, "blocks without their scales (…_scales)");
     return attach_scales(at, *scales, info);
+  }
+
+  // Codes [inputs, outputs / 8], zeros [inputs / 128, outputs / 8], scales [inputs / 128, outputs].
+  Status translate_awq(const ShardedTensor& at, TensorInfo& info) {
+    if (!rules_.awq)
+      return bad(at, "packed, but config.json's quantization_config does not say awq",
+                 ErrorCode::unsupported);
+    const std::vector<std::uint64_t>& shape = at.tensor.shape;
+    if (shape.size() != 2 || shape[0] == 0 || shape[1] == 0 || at.tensor.dtype != "I32")
+      return bad(at, fmt::format("{} {} is no matrix of packed codes (I32)",
+                                 printable(at.tensor.dtype), shape_text(at.tensor)));
+    info.type = DType::awq;
+    const std::uint64_t group = scale_tile(info.type).columns;
+    if (shape[0] % group != 0)
+      return bad(at, fmt::format("shape {}: {} inputs are not whole groups of {}",
+                                 shape_text(at.tensor), shape[0], group));
+    const std::string base(base_of(info.name));
+    if (by_name_.contains(base + ".weight"))
+      return bad(at, "beside a tensor of the same matrix that is not packed");
+    const ShardedTensor* zeros = find(base + std::string(zeros_suffix));
+    const ShardedTensor* scales = find(base + std::string(scales_suffix));
+    if (zeros == nullptr || scales == nullptr)
+      return bad(at, fmt::format("packed codes without their {} (…{})",
+                                 zeros == nullptr ? "zeros" : "scales",
+                                 zeros == nullptr ? zeros_suffix : scales_suffix));
+    const std::uint64_t groups = shape[0] / group;
+    const std::uint64_t outputs = shape[1] * dtype_info(info.type).block_elems;
+    MILLRACE_TRY(check_companion(at, *zeros, "I32", {groups, shape[1]}));
+    MILLRACE_TRY(check_companion(at, *scales, "F16", {groups, outputs}));
+    info.name = base + ".weight";
+    info.dims = 2;
+    info.ne = {outputs, shape[0], 1, 1};
+    info.by_inputs = true;
+    info.scales = {ScaleType::f16, scales->file, scales->tensor.offset_bytes,
+                   outputs * scale_bytes(ScaleType::f16), groups};
+    info.zeros = {zeros->file, zeros->tensor.offset_bytes, info.row_bytes(), groups};
+    return {};
+  }
+
+  Status check_companion(const ShardedTensor& at, const ShardedTensor& other,
+                         std::string_view dtype, const std::vector<std::uint64_t>& shape) const {
+    if (other.tensor.dtype == dtype && other.tensor.shape == shape) return {};
+    return bad(other,
+               fmt::format("{} {}, but {} of shape {} needs {} [{}]", printable(other.tensor.dtype),
+                           shape_text(other.tensor), printable(at.tensor.name),
+                           shape_text(at.tensor), dtype, fmt::join(shape, ", ")));
   }
 
   Status attach_scales(const ShardedTensor& at, const ShardedTensor& scales,

@@ -16,6 +16,7 @@ struct TensorRules {
   bool tied_head = false;       // lm_head, if there, is the embedding again
   bool norms_less_one = false;  // norms, but those of delta nets, hold what they differ from 1 by
   bool experts_by_inputs = false;  // experts' stacked matrices, where plain, are turned over
+  bool awq = false;                // packed codes are AWQ's, in groups of 128
 };
 
 // In the order of the shards. What has no name here is left out, and logged unless it is a part

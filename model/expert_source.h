@@ -58,6 +58,9 @@ class ExpertSource {
   // no allocation; does not block on I/O. Two requests for the same expert may be open at once
   // (joined).
   virtual void request(std::span<ExpertRequest* const> requests) noexcept = 0;
+  // If all slices of all of them are here: claims them as request() does, without calling on_ready,
+  // and fills in the pointers. Else false, and nothing has happened.
+  virtual bool request_if_here(std::span<ExpertRequest* const> requests) noexcept = 0;
   // Gives the claim back; the expert stays cached. Any thread, once per request, also after a
   // failure.
   virtual void release(ExpertRequest& request) noexcept = 0;

@@ -159,18 +159,7 @@ void Loader::request(std::span<ExpertRequest* const> requests) noexcept {
     // What is here is claimed first, so that a miss of the same call does not evict it.
     for (ExpertRequest* request : requests) {
       MILLRACE_CHECK(request->on_ready != nullptr);
-      for (const std::byte** const part : request->parts()) *part = nullptr;
-      request->failure = nullptr;
-      request->next = nullptr;
-      request->slot = no_slot;
-      request->reported_bits = 0;
-      const ExpertCache::Asked asked = cache_.ask(request->key, request->tokens);
-      request->hit = asked.hit;
-      if (asked.slot == no_slot) continue;
-      if (load(asked.slot).guess) promote(load(asked.slot));
-      attach(*request, asked.slot);
-      if (!asked.hit) continue;
-      request->reported_bits = slice_all;
+      if (!ask(*request)) continue;
       *hits_end = request;
       hits_end = &request->next;
     }
@@ -185,6 +174,38 @@ void Loader::request(std::span<ExpertRequest* const> requests) noexcept {
     hits = request->next;
     request->on_ready(*request, slice_all);
   }
+}
+
+bool Loader::request_if_here(std::span<ExpertRequest* const> requests) noexcept {
+  const std::lock_guard lock(mutex_);
+  for (const ExpertRequest* request : requests) {
+    const ExpertCache::State state = cache_.state(request->key);
+    if (state != ExpertCache::State::ready && state != ExpertCache::State::in_use) return false;
+    // Making a guess an expert like any other may evict one of the others.
+    if (cache_.is_guess(cache_.find(request->key))) return false;
+  }
+  if (requests.empty()) return true;
+  begin_call(requests);
+  for (ExpertRequest* request : requests) MILLRACE_CHECK(ask(*request));
+  if (spares_ > 0) withdraw_guesses(requests.front()->key.layer);
+  return true;
+}
+
+// Under the lock: a new request, that joins the slot of its expert if there is one. Whether it is a
+// hit: then it has heard all that there is to hear.
+bool Loader::ask(ExpertRequest& request) noexcept {
+  for (const std::byte** const part : request.parts()) *part = nullptr;
+  request.failure = nullptr;
+  request.next = nullptr;
+  request.slot = no_slot;
+  request.reported_bits = 0;
+  const ExpertCache::Asked asked = cache_.ask(request.key, request.tokens);
+  request.hit = asked.hit;
+  if (asked.slot == no_slot) return false;
+  if (load(asked.slot).guess) promote(load(asked.slot));
+  attach(request, asked.slot);
+  if (asked.hit) request.reported_bits = slice_all;
+  return asked.hit;
 }
 
 // Under the lock: tells the cache which layer asks, and for how many tokens: each chose top-k.
@@ -254,38 +275,6 @@ void Loader::withdraw_guess(SlotIndex slot) noexcept {
     of.failed = true;  // a part of it: not to be taken for the whole
     cache_.fail(slot);
   }
-}
-
-// ---- shrinking and growing
-
-bool Loader::retire(const PoolSegment& segment) {
-  Chain chain;
-  std::unique_lock lock(mutex_);
-  if (cache_.slots(segment.group) < cache_.slots_least(segment.group) + segment.slots) return false;
-  cache_.retire(segment.first, segment.slots);
-  serve(segment.group, chain);  // lower floors may have made room
-  submit(chain, lock);
-  return true;
-}
-
-bool Loader::vacated(const PoolSegment& segment) noexcept {
-  const std::lock_guard lock(mutex_);
-  bool all = true;
-  for (std::uint32_t i = 0; i < segment.slots; ++i) {
-    const SlotIndex slot = segment.first + static_cast<SlotIndex>(i);
-    if (!cache_.retired(slot) && load(slot).guess && !load(slot).failed && submissions_ == 0)
-      withdraw_guess(slot);
-    all = all && cache_.retired(slot);
-  }
-  return all;
-}
-
-void Loader::restore(const PoolSegment& segment) {
-  Chain chain;
-  std::unique_lock lock(mutex_);
-  cache_.restore(segment.first, segment.slots);
-  serve(segment.group, chain);
-  submit(chain, lock);
 }
 
 // Under the lock: a load of its own, a share of one that began in the same call, or the queue.

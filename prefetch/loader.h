@@ -85,6 +85,7 @@ class Loader final : public ExpertSource {
   Loader& operator=(const Loader&) = delete;
 
   void request(std::span<ExpertRequest* const> requests) noexcept override;
+  bool request_if_here(std::span<ExpertRequest* const> requests) noexcept override;
   // Also for a request that is still waiting or loading (cancelled): the read goes on and the
   // expert gets cached. When this returns, no callback of the request runs or will run, unless it
   // was called from inside that callback. Not before request() returned or the request was
@@ -160,6 +161,7 @@ class Loader final : public ExpertSource {
   void withdraw_guesses(LayerIndex layer) noexcept;
   void withdraw_guess(SlotIndex slot) noexcept;
   void begin_call(std::span<ExpertRequest* const> requests) noexcept;
+  bool ask(ExpertRequest& request) noexcept;
   void start(SlotIndex slot, ExpertKey key, bool guess, Chain& chain) noexcept;
   void attach(ExpertRequest& request, SlotIndex slot) noexcept;
   void leave_load(ExpertRequest& request) noexcept;

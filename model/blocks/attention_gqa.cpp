@@ -4,6 +4,8 @@
 #include <array>
 #include <atomic>
 
+#include "model/blocks/products.h"
+
 namespace millrace {
 
 GqaScratch::GqaScratch(const GqaShape& widest, std::size_t tokens, std::size_t workers)
@@ -68,6 +70,29 @@ void join_pairs(float* x, std::size_t heads, std::size_t head_dim, std::size_t r
   }
 }
 
+// Queries (with gates, where the layer has them), keys and values of all tokens.
+void project_input(const BlockContext& context, const GqaShape& shape, const LayerWeights& weights,
+                   const ActivationRows& normed, std::size_t tokens, GqaScratch& scratch) {
+  const Matrix* const matrices[] = {&weights.matrix(MatrixRole::attn_q),
+                                    &weights.matrix(MatrixRole::attn_k),
+                                    &weights.matrix(MatrixRole::attn_v)};
+  constexpr VectorRole biases[] = {VectorRole::attn_q_bias, VectorRole::attn_k_bias,
+                                   VectorRole::attn_v_bias};
+  float* const to[] = {shape.output_gate ? scratch.gated.data() : scratch.q.data(),
+                       scratch.k.data(), scratch.v.data()};
+  if (tokens == 1) {
+    const Product all[] = {{*matrices[0], &normed, 0, to[0]},
+                           {*matrices[1], &normed, 0, to[1]},
+                           {*matrices[2], &normed, 0, to[2]}};
+    multiply(context, all);
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    const std::size_t rows = matrices[i]->rows;
+    if (tokens > 1) linear(context, *matrices[i], normed, 0, tokens, to[i], rows);
+    add_bias(context, weights.vector(biases[i]), rows, tokens, to[i], rows);
+  }
+}
+
 // Norms (where the layer has them), rotates, and puts keys and values into the cache.
 void norm_rotate_store(const BlockContext& context, const GqaShape& shape,
                        const LayerWeights& weights, LayerIndex layer,
@@ -111,15 +136,7 @@ bool attention_gqa(const BlockContext& context, const GqaShape& shape, const Lay
                    LayerIndex layer, std::span<const TokenPlace> tokens, const RopeRows& rope,
                    const ActivationRows& normed, GqaScratch& scratch, float* projected) {
   const std::size_t count = tokens.size();
-  const auto project = [&](MatrixRole role, VectorRole bias, std::vector<float>& to) {
-    const Matrix& matrix = weights.matrix(role);
-    linear(context, matrix, normed, 0, count, to.data(), matrix.rows);
-    add_bias(context, weights.vector(bias), matrix.rows, count, to.data(), matrix.rows);
-  };
-  project(MatrixRole::attn_q, VectorRole::attn_q_bias,
-          shape.output_gate ? scratch.gated : scratch.q);
-  project(MatrixRole::attn_k, VectorRole::attn_k_bias, scratch.k);
-  project(MatrixRole::attn_v, VectorRole::attn_v_bias, scratch.v);
+  project_input(context, shape, weights, normed, count, scratch);
   make_cache_room(tokens, layer);
   norm_rotate_store(context, shape, weights, layer, tokens, rope, scratch);
   attend(context, layer, tokens,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/blocks/products.h"
 #include "runtime/base/check.h"
 #include "runtime/base/units.h"
 
@@ -81,6 +82,10 @@ void linear(const BlockContext& context, const Matrix& weights, const Activation
             std::size_t first, std::size_t tokens, float* y, std::size_t y_stride,
             std::size_t step) {
   MILLRACE_CHECK(weights.columns <= x.columns());
+  if (tokens == 1 && weights.input_step == 0) {
+    const Product alone{weights, &x, first, y};
+    return multiply(context, {&alone, 1});
+  }
   const auto id = static_cast<std::size_t>(weights.type);
   const PanelKernels* const panels =
       tokens < panel_tokens_min ? nullptr : context.panels.kernels(weights.columns);

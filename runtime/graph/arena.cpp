@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <latch>
+#include <thread>
 #include <vector>
 
 #include "runtime/base/check.h"
@@ -59,7 +60,10 @@ Result<std::unique_ptr<ComputeArena>> ComputeArena::create(unsigned threads) {
   return std::unique_ptr<ComputeArena>(new ComputeArena(threads));
 }
 
-ComputeArena::~ComputeArena() = default;
+ComputeArena::~ComputeArena() {
+  impl_->crew.release(false);
+  while (impl_->crew.any_out()) std::this_thread::yield();
+}
 
 void ComputeArena::run(FunctionRef<void()> body) {
   impl_->arena.execute([&] { body(); });
@@ -74,8 +78,13 @@ unsigned ComputeArena::worker() const noexcept {
 void ComputeArena::for_ranges(std::size_t count, std::size_t grain,
                               FunctionRef<void(std::size_t, std::size_t, unsigned)> body) {
   if (count == 0) return;
+  const unsigned caller = worker();
   if (threads_ == 1 || count <= grain) {
-    body(0, count, worker());
+    body(0, count, caller);
+    return;
+  }
+  if (impl_->crew.led_by(caller)) {
+    share_out(count, grain, caller, body);
     return;
   }
   // A few ranges per thread even out unequal speeds; multiples of the grain keep register tiles
@@ -94,6 +103,25 @@ void ComputeArena::for_ranges(std::size_t count, std::size_t grain,
         },
         tbb::simple_partitioner());
   });
+}
+
+void ComputeArena::gather_crew() noexcept {
+  if (threads_ > 1) impl_->crew.gather(worker());
+}
+
+void ComputeArena::release_crew(bool stay) noexcept {
+  if (threads_ > 1) impl_->crew.release(stay);
+}
+
+// Those who went home are sent for again; this piece of work does not wait for them.
+void ComputeArena::share_out(std::size_t count, std::size_t grain, unsigned leader,
+                             FunctionRef<void(std::size_t, std::size_t, unsigned)> body) {
+  Crew& crew = impl_->crew;
+  for (unsigned missing = crew.missing(); missing > 0; --missing) {
+    crew.note_sent();
+    impl_->arena.enqueue([this, &crew] { crew.serve(worker()); });
+  }
+  crew.run(count, grain, leader, body);
 }
 
 }  // namespace millrace

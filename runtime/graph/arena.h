@@ -1,5 +1,8 @@
 // The compute threads: a oneTBB task arena behind the Parallel interface.
 // Owned by the engine. run() enters the arena; for_ranges() is called from inside it.
+//
+// Two ways lead through for_ranges(): oneTBB's tasks, and while the caller has gathered a crew
+// (CrewScope) that, for stretches of many short pieces of work: a token's way through a layer.
 #pragma once
 
 #include <cstddef>
@@ -32,13 +35,34 @@ class ComputeArena final : public Parallel {
   void for_ranges(std::size_t count, std::size_t grain,
                   FunctionRef<void(std::size_t, std::size_t, unsigned)> body) override;
 
+  // Inside run(), by one thread at a time: until release_crew() the calling thread's for_ranges()
+  // are shared out to threads that stay awake in between. It waits for nothing else meanwhile.
+  // `stay`: what is left of their patience they spend waiting for the next crew; else they are free
+  // for tasks at once.
+  void gather_crew() noexcept;
+  void release_crew(bool stay) noexcept;
+
   struct Impl;
   Impl& impl() noexcept { return *impl_; }  // for the other files of runtime/graph/
 
  private:
   explicit ComputeArena(unsigned threads);
+  void share_out(std::size_t count, std::size_t grain, unsigned leader,
+                 FunctionRef<void(std::size_t, std::size_t, unsigned)> body);
   unsigned threads_;
   std::unique_ptr<Impl> impl_;
+};
+
+// A gathered crew, that stays for the next one.
+class CrewScope {
+ public:
+  explicit CrewScope(ComputeArena& arena) : arena_(arena) { arena_.gather_crew(); }
+  ~CrewScope() { arena_.release_crew(true); }
+  CrewScope(const CrewScope&) = delete;
+  CrewScope& operator=(const CrewScope&) = delete;
+
+ private:
+  ComputeArena& arena_;
 };
 
 }  // namespace millrace

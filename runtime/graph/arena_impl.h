@@ -5,6 +5,7 @@
 #include <tbb/task_arena.h>
 
 #include "runtime/graph/arena.h"
+#include "runtime/graph/crew.h"
 
 namespace millrace {
 
@@ -13,9 +14,11 @@ struct ComputeArena::Impl {
   // workers than cores.
   tbb::global_control limit;
   tbb::task_arena arena;
+  Crew crew;
   explicit Impl(unsigned threads)
       : limit(tbb::global_control::max_allowed_parallelism, threads),
-        arena(static_cast<int>(threads), 1) {}
+        arena(static_cast<int>(threads), 1),
+        crew(threads) {}
 };
 
 }  // namespace millrace

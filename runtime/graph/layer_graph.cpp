@@ -34,7 +34,7 @@ bool first_stage_ready(unsigned state) noexcept {
 }  // namespace
 
 struct LayerGraph::Impl {
-  using TrunkNode = tbb::flow::multifunction_node<LayerIndex, std::tuple<LayerIndex, LayerIndex>>;
+  using TrunkNode = tbb::flow::multifunction_node<LayerIndex, std::tuple<LayerIndex>>;
   using Gateway = tbb::flow::async_node<LayerIndex, JobStep>;
   using ExpertNode = tbb::flow::multifunction_node<JobStep, std::tuple<LayerIndex>>;
   using CombineNode = tbb::flow::multifunction_node<LayerIndex, std::tuple<LayerIndex>>;
@@ -66,20 +66,27 @@ struct LayerGraph::Impl {
                   if (work->end_layer(index)) std::get<0>(out).try_put(index + 1);
                 }) {
     tbb::flow::make_edge(tbb::flow::output_port<0>(trunk), gateway);
-    tbb::flow::make_edge(tbb::flow::output_port<1>(trunk), combine);
     tbb::flow::make_edge(gateway, expert);
     tbb::flow::make_edge(tbb::flow::output_port<0>(expert), combine);
     tbb::flow::make_edge(tbb::flow::output_port<0>(combine), trunk);
   }
 
+  // Layers without jobs end here, in the same thread: one crew takes a token through all of them.
   void run_trunk(LayerIndex index, TrunkNode::output_ports_type& out) {
-    layer = index;
-    const unsigned jobs = work->begin_layer(index);
-    MILLRACE_CHECK(jobs <= job_state.size());
-    if (jobs == 0) {
-      std::get<1>(out).try_put(index);
-      return;
+    arena.gather_crew();
+    unsigned jobs = work->begin_layer(index);
+    bool more = true;
+    while (jobs == 0 && more) {
+      more = work->end_layer(index);
+      if (more) jobs = work->begin_layer(++index);
     }
+    arena.release_crew(jobs == 0);  // jobs want their threads now
+    if (jobs > 0) send_jobs(index, jobs, out);
+  }
+
+  void send_jobs(LayerIndex index, unsigned jobs, TrunkNode::output_ports_type& out) {
+    layer = index;
+    MILLRACE_CHECK(jobs <= job_state.size());
     for (unsigned job = 0; job < jobs; ++job) job_state[job].store(0, std::memory_order_relaxed);
     jobs_left.store(jobs);
     // The graph stays busy until each job has had its last news.

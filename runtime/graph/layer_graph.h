@@ -6,7 +6,7 @@
 //        |                   ^    asks for all experts;       gate/up, then down,
 //        |                   |    hits come back at once,     many at a time
 //        |               I/O thread: deliver()
-//        +--- dense layer ---------------------------------------------> [combine]
+//   A layer without jobs never leaves [trunk], which goes on to the next one.
 //
 // The graph knows no arithmetic: a LayerWork does it. It is built once; running it allocates
 // nothing of ours.

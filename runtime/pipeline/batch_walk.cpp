@@ -1,6 +1,7 @@
 #include "runtime/pipeline/batch_walk.h"
 
 #include <algorithm>
+#include <array>
 
 #include "kernels/rope_table.h"
 #include "runtime/guard/pool_guard.h"
@@ -102,6 +103,7 @@ unsigned BatchWalk::begin_layer(LayerIndex layer) noexcept {
   job_count_ = 0;
   shared_job_ = no_job;
   guess_job_ = no_job;
+  shared_weights_ = nullptr;
   if (parts_.cancel.load(std::memory_order_relaxed))
     error_.set({ErrorCode::cancelled, "interrupted"});
   if (failed()) return 0;
@@ -171,12 +173,17 @@ void BatchWalk::dense_layer(LayerIndex layer, const LayerWeights& weights) {
   norm_rows(weights.vector(VectorRole::ffn_norm),
             blocks.rounding(ffn.gate.type) | blocks.rounding(ffn.up.type), layer);
   if (failed()) return;
-  if (!ffn_gate_up(blocks, ffn, ffn.down.type, normed_, 0, tokens_.size(), trunk_hidden_, 0,
-                   trunk_up_.data())) {
-    fail_numbers(layer, "the FFN's hidden state");
-    return;
+  bool finite = false;
+  if (tokens_.size() == 1) {
+    const FfnRow row = {ffn, &normed_, 0, &trunk_hidden_, 0, trunk_up_.data(), projected_.data()};
+    finite = run_ffn_rows(blocks, {&row, 1});
+  } else {
+    finite = ffn_gate_up(blocks, ffn, ffn.down.type, normed_, 0, tokens_.size(), trunk_hidden_, 0,
+                         trunk_up_.data());
+    if (finite)
+      ffn_down(blocks, ffn, trunk_hidden_, 0, tokens_.size(), projected_.data(), h_.width);
   }
-  ffn_down(blocks, ffn, trunk_hidden_, 0, tokens_.size(), projected_.data(), h_.width);
+  if (!finite) return fail_numbers(layer, "the FFN's hidden state");
   add_to_residual(projected_.data());
 }
 
@@ -193,16 +200,38 @@ unsigned BatchWalk::moe_layer(LayerIndex layer, const LayerWeights& weights) {
   if (failed()) return 0;
   const unsigned jobs = moe_.route(layer, weights, tokens_, normed_, routing_sink_);
   if (jobs == 0) return 0;
+  if (shared_gate.present()) shared_weights_ = &weights;
+  const bool guessing = parts_.prefetcher != nullptr && tokens_.size() == 1;
+  if (guessing) parts_.prefetcher->chosen(layer, moe_.choice());
+  if (tokens_.size() == 1 && all_here(layer, weights)) return 0;
   unsigned all = jobs;
-  if (shared_gate.present()) {
-    shared_job_ = all++;
-    shared_weights_ = &weights;
-  }
-  if (parts_.prefetcher != nullptr && tokens_.size() == 1) {
-    parts_.prefetcher->chosen(layer, moe_.choice());
-    guess_job_ = all++;
-  }
+  if (shared_weights_ != nullptr) shared_job_ = all++;
+  if (guessing) guess_job_ = all++;
   return all;
+}
+
+// A single token whose experts are all in memory: they are computed together, and the layer has no
+// jobs. False: they are not, and nothing has happened.
+bool BatchWalk::all_here(LayerIndex layer, const LayerWeights& weights) noexcept {
+  std::array<FfnRow, ffn_rows_max> rows;
+  std::size_t count = moe_.claim_if_here(rows);
+  if (count == 0) return false;
+  const BlockContext blocks = context();
+  if (shared_weights_ != nullptr)
+    rows[count++] = {.ffn = trunk_ffn(layer, weights),
+                     .x = &normed_,
+                     .x_row = 0,
+                     .hidden = &trunk_hidden_,
+                     .hidden_row = 0,
+                     .up = trunk_up_.data(),
+                     .y = shared_out_.data()};
+  if (!run_ffn_rows(blocks, std::span(rows).first(count)))
+    fail_numbers(layer, "an expert's hidden state");
+  moe_.release_all();
+  if (shared_weights_ != nullptr) weigh_shared(blocks);
+  if (parts_.prefetcher != nullptr) look_ahead(parts_.arena);
+  if (!failed()) add_experts();
+  return true;
 }
 
 // The trunk's jobs come last, so that reading begins first.
@@ -215,15 +244,16 @@ void BatchWalk::request_experts(LayerIndex /*layer*/) noexcept {
 }
 
 // A job, so that the stream and the prefetcher are its own until the layer's end.
-void BatchWalk::look_ahead() noexcept {
-  router_ahead_->look(*parts_.prefetcher, layer_, tokens_.front().id, residual_.input(0));
+void BatchWalk::look_ahead(Parallel& parallel) noexcept {
+  router_ahead_->look(*parts_.prefetcher, parallel, layer_, tokens_.front().id, residual_.input(0));
   parts_.prefetcher->look_ahead(layer_);
 }
 
 void BatchWalk::gate_up(unsigned job, unsigned worker) noexcept {
   if (failed()) return;
   const ComputeScope computing(parts_.activity);
-  if (job == guess_job_) look_ahead();
+  SerialParallel alone;
+  if (job == guess_job_) look_ahead(alone);
   else if (job == shared_job_) shared_gate_up(worker);
   else moe_.gate_up(job, worker);
 }
@@ -253,6 +283,11 @@ void BatchWalk::shared_down(unsigned worker) noexcept {
   const BlockContext blocks = moe_.job_context(job_count_, worker);
   ffn_down(blocks, trunk_ffn(layer_, *shared_weights_), trunk_hidden_, 0, tokens_.size(),
            shared_out_.data(), h_.width);
+  weigh_shared(blocks);
+}
+
+// How much of the shared expert each token takes.
+void BatchWalk::weigh_shared(const BlockContext& blocks) noexcept {
   const float* const gate = shared_weights_->vector(VectorRole::shared_gate);
   if (gate == nullptr) {
     std::fill_n(shared_factor_.begin(), tokens_.size(), 1.0F);
@@ -267,21 +302,26 @@ void BatchWalk::shared_down(unsigned worker) noexcept {
   parts_.kernels.sigmoid(shared_factor_.data(), tokens_.size(), shared_factor_.data());
 }
 
+// The weighted sum of the experts of all tokens, and the shared one's part, to the residual.
+void BatchWalk::add_experts() noexcept {
+  const auto add_token = [&](std::size_t t) {
+    float* const y = &projected_[t * h_.width];
+    moe_.sum_experts(t, y);
+    if (shared_weights_ != nullptr)
+      parts_.kernels.add_scaled(&shared_out_[t * h_.width], shared_factor_[t], h_.width, y);
+    residual_.close(parts_.kernels, t, y);
+  };
+  parts_.arena.for_ranges(tokens_.size(), token_grain,
+                          [&](std::size_t begin, std::size_t end, unsigned) {
+                            for (std::size_t t = begin; t < end; ++t) add_token(t);
+                          });
+}
+
 bool BatchWalk::end_layer(LayerIndex layer) noexcept {
   if (failed()) return false;
   if (job_count_ > 0) {
     const ComputeScope computing(parts_.activity);
-    const auto add_token = [&](std::size_t t) {
-      float* const y = &projected_[t * h_.width];
-      moe_.sum_experts(t, y);
-      if (shared_job_ != no_job)
-        parts_.kernels.add_scaled(&shared_out_[t * h_.width], shared_factor_[t], h_.width, y);
-      residual_.close(parts_.kernels, t, y);
-    };
-    parts_.arena.for_ranges(tokens_.size(), token_grain,
-                            [&](std::size_t begin, std::size_t end, unsigned) {
-                              for (std::size_t t = begin; t < end; ++t) add_token(t);
-                            });
+    add_experts();
   }
   if (parts_.guard != nullptr) parts_.guard->tick();
   if (layer_hook_ != nullptr) (*layer_hook_)(layer);
@@ -307,6 +347,7 @@ void BatchWalk::write_logits(std::size_t first,
     const std::size_t count = std::min(rows_at_once, tokens_.size() - t);
     {
       const ComputeScope computing(parts_.activity);
+      const CrewScope crew(parts_.arena);
       const BlockContext blocks = context();
       residual_.open_head(blocks, head_streams(), t, count);
       for (std::size_t i = t; i < t + count; ++i)

@@ -94,10 +94,13 @@ class BatchWalk final : public LayerWork {
   StreamWeights head_streams() const noexcept;
   void dense_layer(LayerIndex layer, const LayerWeights& weights);
   unsigned moe_layer(LayerIndex layer, const LayerWeights& weights);
-  void look_ahead() noexcept;
+  bool all_here(LayerIndex layer, const LayerWeights& weights) noexcept;
+  void add_experts() noexcept;
+  void look_ahead(Parallel& parallel) noexcept;
   GatedFfn trunk_ffn(LayerIndex layer, const LayerWeights& weights) const noexcept;
   void shared_gate_up(unsigned worker) noexcept;
   void shared_down(unsigned worker) noexcept;
+  void weigh_shared(const BlockContext& blocks) noexcept;
   void write_logits(std::size_t first, FunctionRef<void(std::size_t, const float*)> logits);
   BlockContext context() noexcept {
     return {parts_.kernels, parts_.arena, parts_.mode, panels_.view()};
@@ -116,9 +119,10 @@ class BatchWalk final : public LayerWork {
   LayerIndex layer_ = 0;
   unsigned job_count_ = 0;
   static constexpr unsigned no_job = ~0u;
-  unsigned shared_job_ = no_job;                  // in this layer
-  unsigned guess_job_ = no_job;                   // of a single token, if anything is guessed
-  const LayerWeights* shared_weights_ = nullptr;  // held until it is done
+  unsigned shared_job_ = no_job;  // in this layer
+  unsigned guess_job_ = no_job;   // of a single token, if anything is guessed
+  // Of the layer, if it has a shared expert; held until that is done.
+  const LayerWeights* shared_weights_ = nullptr;
 
   PanelMemory panels_;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/check.h"
 #include "runtime/pipeline/bad_numbers.h"
 #include "runtime/pipeline/router_ahead.h"
 
@@ -26,6 +27,7 @@ MoeLayer::MoeLayer(const Parts& parts, std::size_t tokens_max) : parts_(parts) {
     for (unsigned worker = 0; worker < parts.arena.workers(); ++worker)
       gathered_.emplace_back(rows, width);
     up_.resize(parts.arena.workers() * rows * h().expert_width);
+    ups_.resize(std::size_t{h().experts_used} * h().expert_width);
   }
   const BlockContext context{parts.kernels, serial_, parts.mode};
   for (LayerIndex layer = 0; layer < h().layers; ++layer) {
@@ -44,8 +46,8 @@ std::uint64_t MoeLayer::bytes(const ModelSpec& spec, std::size_t tokens_max,
   if (h.experts == 0) return 0;
   const std::size_t choices = tokens_max * h.experts_used;
   const std::size_t rows = std::min(tokens_max, gather_rows_max);
-  const std::size_t floats =
-      tokens_max * h.experts + choices * h.width + std::size_t{workers} * rows * h.expert_width;
+  const std::size_t floats = tokens_max * h.experts + choices * h.width +
+                             (std::size_t{workers} * rows + h.experts_used) * h.expert_width;
   return floats * sizeof(float) + choices * 4 * sizeof(std::uint32_t) +
          h.experts * (sizeof(Job) + sizeof(ExpertRequest*) + 2 * sizeof(std::uint32_t)) +
          ActivationRows::bytes(choices, h.expert_width) +
@@ -130,6 +132,26 @@ unsigned MoeLayer::group_by_expert(std::size_t tokens) {
 }
 
 void MoeLayer::request() noexcept { parts_.experts->request({request_list_.data(), jobs_in_use_}); }
+
+std::size_t MoeLayer::claim_if_here(std::span<FfnRow> rows) noexcept {
+  MILLRACE_CHECK(jobs_in_use_ <= rows.size() && jobs_in_use_ <= h().experts_used);
+  if (!parts_.experts->request_if_here({request_list_.data(), jobs_in_use_})) return 0;
+  for (std::size_t i = 0; i < jobs_in_use_; ++i) {
+    const std::uint32_t row = jobs_[i].first_row;
+    rows[i] = {.ffn = expert_ffn(jobs_[i]),
+               .x = normed_,
+               .x_row = row_token_[row],
+               .hidden = &hidden_,
+               .hidden_row = row,
+               .up = &ups_[i * h().expert_width],
+               .y = &expert_out_[std::size_t{row} * h().width]};
+  }
+  return jobs_in_use_;
+}
+
+void MoeLayer::release_all() noexcept {
+  for (std::size_t i = 0; i < jobs_in_use_; ++i) parts_.experts->release(jobs_[i].request);
+}
 
 void MoeLayer::on_ready(ExpertRequest& request, unsigned bits) {
   const Job& job = *static_cast<const Job*>(request.owner);

@@ -67,6 +67,11 @@ class MoeLayer {
   }
   // Asks for the experts of all jobs.
   void request() noexcept;
+  // For a batch of one token, instead of request(), gate_up() and down(): if all experts are in
+  // memory, claims them and makes an FFN of each, returning how many; 0 if one is missing. They are
+  // given back by release_all().
+  std::size_t claim_if_here(std::span<FfnRow> rows) noexcept;
+  void release_all() noexcept;
   void gate_up(unsigned job, unsigned worker) noexcept;
   void down(unsigned job, unsigned worker) noexcept;
   void drop(unsigned job) noexcept;
@@ -112,6 +117,7 @@ class MoeLayer {
   std::vector<float> expert_out_;         // sorted rows x width
   std::vector<ActivationRows> gathered_;  // per worker: some rows of normed input
   std::vector<float> up_;                 // per worker: as many rows x expert width
+  std::vector<float> ups_;                // top-k x expert width
 };
 
 }  // namespace millrace

@@ -25,16 +25,17 @@ RouterAhead::RouterAhead(const ModelSpec& spec, const KernelTable& kernels, cons
   chosen_.resize(spec.hparams.experts_used);
 }
 
-void RouterAhead::look(Prefetcher& prefetcher, LayerIndex layer, TokenId token, const float* x) {
+void RouterAhead::look(Prefetcher& prefetcher, Parallel& parallel, LayerIndex layer, TokenId token,
+                       const float* x) {
   std::uint32_t wanted = prefetcher.layers_ahead();
   for (LayerIndex target = layer + 1; wanted > 0 && target < spec_.hparams.layers; ++target) {
     if (!spec_.layers[target].experts) continue;
-    if (foresee(target, token, x)) prefetcher.foreseen(target, chosen_);
+    if (foresee(parallel, target, token, x)) prefetcher.foreseen(target, chosen_);
     --wanted;
   }
 }
 
-bool RouterAhead::foresee(LayerIndex target, TokenId token, const float* x) {
+bool RouterAhead::foresee(Parallel& parallel, LayerIndex target, TokenId token, const float* x) {
   const Hparams& h = spec_.hparams;
   if (h.hashed(target)) {
     std::copy_n(trunk_.hash_routes().experts(target, token).data(), h.experts_used, chosen_.data());
@@ -43,7 +44,7 @@ bool RouterAhead::foresee(LayerIndex target, TokenId token, const float* x) {
   const LayerWeights* const weights = trunk_.pinned(target);
   if (weights == nullptr) return false;
   kernels_.rms_norm(x, weights->vector(VectorRole::ffn_norm), h.rms_eps, h.width, normed_.row(0));
-  const BlockContext context{kernels_, serial_, ActivationMode::f32};
+  const BlockContext context{kernels_, parallel, ActivationMode::f32};
   linear_f32(context, weights->matrix(MatrixRole::router), normed_, 0, 1, logits_.data(),
              h.experts);
   add_bias(context, weights->vector(VectorRole::router_bias), h.experts, 1, logits_.data(),

@@ -25,15 +25,15 @@ class RouterAhead {
   // stream `x` as this layer's FFN takes it (width floats); of hash-routed layers the exact choice
   // for `token`. Layers that are not pinned are passed over. Layers behind the last
   // belong to the next token, of which nothing is known yet.
-  void look(Prefetcher& prefetcher, LayerIndex layer, TokenId token, const float* x);
+  void look(Prefetcher& prefetcher, Parallel& parallel, LayerIndex layer, TokenId token,
+            const float* x);
 
  private:
-  bool foresee(LayerIndex target, TokenId token, const float* x);
+  bool foresee(Parallel& parallel, LayerIndex target, TokenId token, const float* x);
 
   const ModelSpec& spec_;
   const KernelTable& kernels_;
   const TrunkStore& trunk_;
-  SerialParallel serial_;
   ActivationRows normed_;
   std::vector<float> logits_, weights_;
   std::vector<ExpertIndex> chosen_;

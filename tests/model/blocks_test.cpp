@@ -10,6 +10,7 @@
 
 #include "kernels/dispatch.h"
 #include "model/blocks/gated_ffn.h"
+#include "model/blocks/products.h"
 #include "tests/kernels/values.h"
 #include "tests/support/tiny_model.h"
 
@@ -129,6 +130,38 @@ TEST_CASE("linear: many tokens give the bits of each alone, with panels, without
   }
 }
 
+TEST_CASE("products: several matrices together give the bits of one after the other") {
+  SerialParallel serial;
+  Chopper chopper;
+  constexpr std::size_t columns = 256;
+  const ActivationRows x = random_rows(2, columns, 512, 9);
+  std::vector<Weights> weights;
+  std::size_t rows = 1;  // odd numbers, fewer and more than a unit
+  for (const DType type : types) weights.emplace_back(type, columns, rows += 77, 3);
+  for (const ActivationMode mode : {ActivationMode::q8, ActivationMode::f32}) {
+    std::vector<std::vector<float>> expected, found;
+    std::vector<Product> products;
+    for (const Weights& each : weights) {
+      expected.emplace_back(each.matrix.rows);
+      const std::size_t row = expected.size() % 2;
+      // Two rows of activations, so that linear() goes its own way.
+      std::vector<float> both(2 * each.matrix.rows);
+      linear({kernels(), serial, mode}, each.matrix, x, 0, 2, both.data(), each.matrix.rows);
+      std::copy_n(&both[row * each.matrix.rows], each.matrix.rows, expected.back().begin());
+    }
+    for (Parallel* parallel : {static_cast<Parallel*>(&serial), static_cast<Parallel*>(&chopper)}) {
+      found.clear();
+      products.clear();
+      for (const Weights& each : weights) found.emplace_back(each.matrix.rows);
+      for (std::size_t i = 0; i < weights.size(); ++i)
+        products.push_back({weights[i].matrix, &x, (i + 1) % 2, found[i].data()});
+      multiply({kernels(), *parallel, mode}, products);
+      CHECK(found == expected);
+    }
+  }
+  CHECK(chopper.most_pieces > weights.size());
+}
+
 TEST_CASE("linear: the router's product takes unrounded activations in any mode") {
   SerialParallel serial;
   const Weights weights(DType::q8_0, 64, 10, 1);
@@ -211,6 +244,47 @@ TEST_CASE("gated ffn: rounded hidden rows are the same bits in a buffer of any w
   const std::vector<float> expected = run(serial, inner);
   CHECK(run(serial, 1024) == expected);
   CHECK(run(chopper, 100) == expected);
+}
+
+TEST_CASE("gated ffn: several at once give the bits of each alone") {
+  SerialParallel serial;
+  Chopper chopper;
+  constexpr std::size_t width = 64, inner = 96, count = 3;
+  std::vector<Weights> weights;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    weights.emplace_back(DType::q8_0, width, inner, 10 * i + 1);
+    weights.emplace_back(DType::q4_0, width, inner, 10 * i + 2);
+    weights.emplace_back(DType::mxfp4, inner, width, 10 * i + 3);
+  }
+  const std::vector<float> bias = Random(4).floats(inner);
+  ActivationRows x = random_rows(2, width, width, 5);
+  ActivationRows hidden(count + 1, 100);
+  const auto ffn = [&](std::size_t i) {
+    GatedFfn made{.gate = weights[3 * i].matrix,
+                  .up = weights[3 * i + 1].matrix,
+                  .down = weights[3 * i + 2].matrix};
+    made.down_scale = static_cast<float>(i + 1);
+    if (i == 1) made.gate_bias = made.up_bias = bias.data();
+    return made;
+  };
+  std::vector<std::vector<float>> expected(count, std::vector<float>(width));
+  std::vector<float> up(count * inner);
+  for (std::size_t i = 0; i < count; ++i) {
+    const BlockContext context{kernels(), serial, ActivationMode::q8};
+    REQUIRE(ffn_gate_up(context, ffn(i), DType::mxfp4, x, 1, 1, hidden, 0, up.data()));
+    ffn_down(context, ffn(i), hidden, 0, 1, expected[i].data(), width);
+  }
+  for (Parallel* parallel : {static_cast<Parallel*>(&serial), static_cast<Parallel*>(&chopper)}) {
+    std::vector<std::vector<float>> found(count, std::vector<float>(width));
+    std::vector<FfnRow> rows;
+    for (std::size_t i = 0; i < count; ++i)
+      rows.push_back({ffn(i), &x, 1, &hidden, count - i, &up[i * inner], found[i].data()});
+    const BlockContext context{kernels(), *parallel, ActivationMode::q8};
+    CHECK(run_ffn_rows(context, rows));
+    CHECK(found == expected);
+    rows[1].ffn.gate_scale = std::numeric_limits<float>::infinity();
+    CHECK_FALSE(run_ffn_rows(context, rows));
+  }
 }
 
 TEST_CASE("activations: a NaN or an infinity is noticed when rows are rounded") {

@@ -1,4 +1,5 @@
 // The loader on the fake scheduler: order of reads, joining, waves, faults, shutdown.
+#include <array>
 #include <catch2/catch.hpp>
 #include <cerrno>
 #include <deque>
@@ -154,6 +155,35 @@ TEST_CASE("loader: hits are called back from inside request, while misses load")
   world.scheduler.run();
   CHECK(miss.ready());
   world.release(miss);
+}
+
+TEST_CASE("loader: what is here is claimed together and at once, or nothing happens") {
+  LoaderWorld world(equal_extents(1, 8), 4, 2);
+  world.use({0, 1});
+  world.use({0, 2});
+  Asker one({0, 1}), two({0, 2}), absent({0, 3});
+  const LoaderStats before = world.loader->stats();
+  const std::array<ExpertRequest*, 3> all = {&one.request, &absent.request, &two.request};
+  CHECK_FALSE(world.loader->request_if_here(all));
+  CHECK(world.loader->stats().hits == before.hits);
+  CHECK(world.loader->stats().misses == before.misses);
+  CHECK(world.scheduler.queued() == 0);
+  const std::array<ExpertRequest*, 2> here = {&one.request, &two.request};
+  REQUIRE(world.loader->request_if_here(here));
+  CHECK(world.loader->stats().hits == before.hits + 2);
+  CHECK(one.calls == 0);
+  CHECK(one.request.hit);
+  one.bits = two.bits = slice_all;  // as if told
+  CHECK(world.bytes_are_right(one));
+  CHECK(world.bytes_are_right(two));
+  // Claimed: two misses take the other slots and leave these alone.
+  Asker other({0, 4}), another({0, 5});
+  world.ask({&other, &another});
+  CHECK_FALSE(world.loader->request_if_here(all));
+  world.scheduler.run();
+  CHECK(world.loader->cache().state({0, 1}) == ExpertCache::State::in_use);
+  for (Asker* asker : {&one, &two, &other, &another}) world.release(*asker);
+  CHECK(world.loader->cache().state({0, 1}) == ExpertCache::State::ready);
 }
 
 TEST_CASE("loader: a miss does not evict an expert that the same call wants") {

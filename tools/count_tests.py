@@ -1,4 +1,5 @@
-"""Prints "N passed, N failed" for a meson test run, with ", N skipped" where some were.
+"""Prints "N passed, N failed" for a meson test run, with ", N skipped" where some were, each with
+its reason on stderr.
 
 usage: count_tests.py TESTLOG_JSON EXIT_CODE_OF_MESON     exit 1 unless all that ran passed
 """
@@ -14,7 +15,12 @@ def main():
     try:
         with open(path, encoding="utf-8") as log:
             for line in log:
-                counts[kinds.get(json.loads(line)["result"], "failed")] += 1
+                test = json.loads(line)
+                kind = kinds.get(test["result"], "failed")
+                counts[kind] += 1
+                said = test.get("stdout", "").strip()
+                if kind == "skipped" and said:
+                    print(f"{test['name']}: {said.splitlines()[-1]}", file=sys.stderr)
     except OSError as error:
         print(f"no test was run: {error}", file=sys.stderr)
     skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""

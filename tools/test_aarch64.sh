@@ -11,7 +11,7 @@ program=$2
 libraries=$repo/build/aarch64-libraries # tools/aarch64_libraries.sh puts them there
 
 skip() {
-  printf 'skipped: %s (g++-aarch64-linux-gnu, qemu-user, aarch64_libraries.sh)\n' "$1"
+  printf 'skipped: %s (tools/install_packages.sh --tests fetches it)\n' "$1"
   exit 77
 }
 failed() {

@@ -100,7 +100,10 @@ ScaleType sample_scales(DType type) {
 
 WeightSample::WeightSample(DType type, std::size_t columns, std::uint64_t bytes)
     : type_(type), columns_(columns), row_bytes_(dtype_row_bytes(type, columns)) {
-  if (type == DType::awq) return turn_over(bytes);
+  if (type == DType::awq) {
+    turn_over(bytes);
+    return;
+  }
   const ScaleTile tile = scale_tile(type);
   const std::size_t unit = tile.rows > 1 ? tile.rows : 4;
   std::uint64_t unit_bytes = unit * row_bytes_;

@@ -64,7 +64,7 @@ void multiply(ComputeArena& arena, const KernelTable& kernels, const ActivationS
       }
       some.data += begin * weights.row_bytes;
       if (is_scaled(type)) some.scales += begin / scale_tile(type).rows * weights.scale_row_bytes;
-      activations.multiply(kernels, type, false, some, 1, y.data() + begin);
+      activations.multiply(kernels, {}, type, false, some, 1, y.data() + begin);
     });
   });
 }

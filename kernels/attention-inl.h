@@ -83,6 +83,26 @@ struct Q8Elements {
   }
 };
 
+// What a block of heads keeps from part to part.
+struct AttentionSums {
+  alignas(64) float maximum[attention_block_heads] = {};
+  alignas(64) float sum[attention_block_heads] = {};
+  alignas(64) float part_maximum[attention_block_heads] = {};
+  alignas(64) float part_sum[attention_block_heads] = {};
+  alignas(64) float old_factor[attention_block_heads] = {};   // a
+  alignas(64) float part_factor[attention_block_heads] = {};  // b
+};
+
+// The visible positions of one part.
+struct AttentionPart {
+  const std::byte* k;  // rows of the first position
+  const std::byte* v;
+  std::size_t v_stride;
+  std::size_t count;   // 1..256
+  std::size_t offset;  // of the first position from the start of the part
+  bool is_first;       // no earlier part to merge with
+};
+
 template <class Isa, class Elements>
 class Attention {
   using Vector = typename Isa::F32x16;
@@ -91,38 +111,64 @@ class Attention {
   static constexpr std::size_t tile = Isa::attention_tile;             // accumulators
   static constexpr std::size_t tile_heads_max = Isa::attention_heads;  // of a tile
 
-  // The visible positions of one part.
-  struct Part {
-    const std::byte* k;  // rows of the first position
-    const std::byte* v;
-    std::size_t v_stride;
-    std::size_t count;   // 1..256
-    std::size_t offset;  // of the first position from the start of the part
-    bool is_first;       // no earlier part to merge with
-  };
+  using Part = AttentionPart;
 
   const AttentionArgs& args_;
   const std::size_t head_;   // first head of the block
   const std::size_t heads_;  // 1..16
-  alignas(64) float maximum_[block_heads] = {};
-  alignas(64) float sum_[block_heads] = {};
-  alignas(64) float part_maximum_[block_heads] = {};
-  alignas(64) float part_sum_[block_heads] = {};
-  alignas(64) float old_factor_[block_heads] = {};   // a
-  alignas(64) float part_factor_[block_heads] = {};  // b
+  AttentionSums& sums_;
 
  public:
   static void run(const AttentionArgs& args) {
     for (std::size_t head = 0; head < args.heads; head += block_heads) {
       const std::size_t left = args.heads - head;
-      Attention(args, head, left < block_heads ? left : block_heads).run_block();
+      AttentionSums sums;
+      Attention(args, head, left < block_heads ? left : block_heads, sums).run_block();
     }
   }
 
- private:
-  Attention(const AttentionArgs& args, std::size_t head, std::size_t heads)
-      : args_(args), head_(head), heads_(heads) {}
+  Attention(const AttentionArgs& args, std::size_t head, std::size_t heads, AttentionSums& sums)
+      : args_(args), head_(head), heads_(heads), sums_(sums) {}
 
+  void run_part(const Part& part) {
+    scores_from<tile_heads_max>(part, 0);
+    weigh(part);
+    values_from<tile_heads_max>(part, 0);
+  }
+  // Scores become weights.
+  void weigh(const Part& part) {
+    for (std::size_t head = 0; head < heads_; ++head) normalize(part, head);
+    merge_sums(part);
+  }
+  // The values of columns [column, column + 16 * strip_vectors), or as many as there are, whose
+  // rows lie at part.v.
+  void add_strip(const Part& part, std::size_t column) const {
+    strip_from<tile / strip_vectors>(part, 0, column);
+  }
+  static constexpr std::size_t strip_vectors = 2;
+
+  // --- sink and division ---
+
+  void finish() {
+    if (args_.sinks != nullptr) join_sinks();
+    for (std::size_t head = 0; head < heads_; ++head) {
+      float* const to = out(head);
+      const Vector sum = Isa::set1(sums_.sum[head]);
+      const Vector factor = Isa::set1(sums_.old_factor[head]);
+      const bool has_sink = args_.sinks != nullptr;
+      for_vectors(args_.value_dim, [=](std::size_t i, std::size_t lanes) {
+        Vector value = load_lanes<Isa>(to + i, lanes);
+        if (has_sink) value = Isa::mul(value, factor);
+        store_lanes<Isa>(to + i, Isa::div(value, sum), lanes);
+      });
+    }
+  }
+
+  static const std::byte* row_of(const void* rows, std::size_t index, std::size_t stride) {
+    return static_cast<const std::byte*>(rows) + index * Elements::row_bytes(stride);
+  }
+
+ private:
   void run_block() {
     std::size_t begin = args_.first;
     while (begin <= args_.last) {
@@ -148,17 +194,6 @@ class Attention {
     finish();
   }
 
-  void run_part(const Part& part) {
-    scores_from<tile_heads_max>(part, 0);
-    for (std::size_t head = 0; head < heads_; ++head) normalize(part, head);
-    merge_sums(part);
-    values_from<tile_heads_max>(part, 0);
-  }
-
-  static const std::byte* row_of(const void* rows, std::size_t index, std::size_t stride) {
-    return static_cast<const std::byte*>(rows) + index * Elements::row_bytes(stride);
-  }
-
   // The 256 scores, then weights, of a head of the block; a position has the same place in all
   // parts.
   float* row(std::size_t head) const { return args_.scratch + head * part_positions; }
@@ -177,6 +212,8 @@ class Attention {
   template <std::size_t heads>
   void scores_of(const Part& part, std::size_t head) const {
     constexpr std::size_t positions = tile / heads;
+    const float* const q = args_.q + (head_ + head) * args_.head_dim;
+    const bool whole = args_.head_dim % 16 == 0;
     for (std::size_t j = 0; j < part.count; j += positions) {
       const std::size_t left = part.count - j;
       const std::byte* rows[positions];
@@ -184,32 +221,41 @@ class Attention {
         rows[p] = row_of(part.k, j + (p < left ? p : left - 1), args_.k_stride);
       }
       alignas(64) float scores[tile];
-      score_tile<heads, positions>(args_.q + (head_ + head) * args_.head_dim, rows, scores);
+      if (whole) score_tile<heads, positions, true>(q, rows, scores);
+      else score_tile<heads, positions, false>(q, rows, scores);
+      float* const to = row(head) + part.offset + j;
+      const std::size_t count = positions < left ? positions : left;
       for (std::size_t h = 0; h < heads; ++h) {
-        float* const to = row(head + h) + part.offset + j;
-        for (std::size_t p = 0; p < positions && p < left; ++p) to[p] = scores[h * positions + p];
+        const float* const from = scores + h * positions;
+        if (count == positions) __builtin_memcpy(to + h * part_positions, from, 4 * positions);
+        else
+          for (std::size_t p = 0; p < count; ++p) to[h * part_positions + p] = from[p];
       }
     }
   }
 
-  template <std::size_t heads, std::size_t positions>
+  // The unrolled loops keep the accumulators in registers. Whole: head_dim is a multiple of 16.
+  template <std::size_t heads, std::size_t positions, bool whole>
   void score_tile(const float* q, const std::byte* const (&rows)[positions], float* scores) const {
     const std::size_t dim = args_.head_dim;
     Vector acc[tile];
+#pragma GCC unroll 16
     for (std::size_t i = 0; i < tile; ++i) acc[i] = Isa::zero();
     std::size_t c = 0;
     for (; c + 16 <= dim; c += 16) {
       Vector queries[heads];
+#pragma GCC unroll 16
       for (std::size_t h = 0; h < heads; ++h) queries[h] = Isa::load(q + h * dim + c);
+#pragma GCC unroll 16
       for (std::size_t p = 0; p < positions; ++p) {
         const Vector key = Elements::load(rows[p], c);
-        for (std::size_t h = 0; h < heads; ++h) {
-          Vector& sum = acc[h * positions + p];
-          sum = Isa::fma(key, queries[h], sum);
-        }
+#pragma GCC unroll 16
+        for (std::size_t h = 0; h < heads; ++h)
+          acc[h * positions + p] = Isa::fma(key, queries[h], acc[h * positions + p]);
       }
     }
-    if (const std::size_t lanes = dim - c; lanes > 0) {
+    if constexpr (!whole) {
+      const std::size_t lanes = dim - c;
       for (std::size_t h = 0; h < heads; ++h) {
         const Vector query = Isa::load_first(q + h * dim + c, lanes);
         for (std::size_t p = 0; p < positions; ++p) {
@@ -219,7 +265,11 @@ class Attention {
       }
     }
     Isa::tree_sums(acc, scores);
-    for (std::size_t i = 0; i < tile; ++i) scores[i] = args_.scale * scores[i];
+    const Vector scale = Isa::set1(args_.scale);
+    for (std::size_t i = 0; i < tile; i += 16)
+      if constexpr (tile % 16 == 0) Isa::store(scores + i, Isa::mul(scale, Isa::load(scores + i)));
+    if constexpr (tile % 16 != 0)
+      for (std::size_t i = 0; i < tile; ++i) scores[i] = args_.scale * scores[i];
   }
 
   // --- softmax of a part, and merging ---
@@ -232,26 +282,27 @@ class Attention {
     const std::size_t end = (visible_end + 15) / 16 * 16;
     for (std::size_t j = begin; j < part.offset; ++j) scores[j] = minus_infinity;
     for (std::size_t j = visible_end; j < end; ++j) scores[j] = minus_infinity;
-    part_maximum_[head] = maximum<Isa>(scores + begin, end - begin);
-    part_sum_[head] = exp_and_sum<Isa>(scores + begin, part_maximum_[head], end - begin);
+    sums_.part_maximum[head] = maximum<Isa>(scores + begin, end - begin);
+    sums_.part_sum[head] = exp_and_sum<Isa>(scores + begin, sums_.part_maximum[head], end - begin);
   }
 
   void merge_sums(const Part& part) {
-    const Vector part_max = Isa::load(part_maximum_);
-    const Vector part_sum = Isa::load(part_sum_);
+    const Vector part_max = Isa::load(sums_.part_maximum);
+    const Vector part_sum = Isa::load(sums_.part_sum);
     if (part.is_first) {
-      Isa::store(maximum_, part_max);
-      Isa::store(sum_, part_sum);
+      Isa::store(sums_.maximum, part_max);
+      Isa::store(sums_.sum, part_sum);
       return;
     }
-    const Vector old_max = Isa::load(maximum_);
+    const Vector old_max = Isa::load(sums_.maximum);
     const Vector new_max = Isa::max(old_max, part_max);
     const Vector old_factor = exp_lanes<Isa>(Isa::sub(old_max, new_max));
     const Vector part_factor = exp_lanes<Isa>(Isa::sub(part_max, new_max));
-    Isa::store(maximum_, new_max);
-    Isa::store(sum_, Isa::fma(Isa::load(sum_), old_factor, Isa::mul(part_sum, part_factor)));
-    Isa::store(old_factor_, old_factor);
-    Isa::store(part_factor_, part_factor);
+    Isa::store(sums_.maximum, new_max);
+    Isa::store(sums_.sum,
+               Isa::fma(Isa::load(sums_.sum), old_factor, Isa::mul(part_sum, part_factor)));
+    Isa::store(sums_.old_factor, old_factor);
+    Isa::store(sums_.part_factor, part_factor);
   }
 
   // --- values ---
@@ -264,32 +315,50 @@ class Attention {
     if constexpr (count > 1) values_from<count / 2>(part, head);
   }
 
+  template <std::size_t count>
+  void strip_from(const Part& part, std::size_t head, std::size_t column) const {
+    const std::size_t left = args_.value_dim - column;
+    for (; head + count <= heads_; head += count) {
+      if (left >= 16 * strip_vectors) {
+        value_tile<count, strip_vectors, true>(part, head, column, 16, 0);
+        continue;
+      }
+      if (left >= 16) value_tile<count, 1, true>(part, head, column, 16, 0);
+      if (const std::size_t lanes = left % 16; lanes > 0)
+        value_tile<count, 1, false>(part, head, column + left - lanes, lanes, left - lanes);
+    }
+    if constexpr (count > 1) strip_from<count / 2>(part, head, column);
+  }
+
   // Columns from `column` on, `vectors` vectors at a time, the rest in smaller tiles.
   template <std::size_t heads, std::size_t vectors>
   void columns_from(const Part& part, std::size_t head, std::size_t column) const {
     for (; column + 16 * vectors <= args_.value_dim; column += 16 * vectors) {
-      value_tile<heads, vectors, true>(part, head, column, 16);
+      value_tile<heads, vectors, true>(part, head, column, 16, column);
     }
     if constexpr (vectors > 1) {
       columns_from<heads, vectors / 2>(part, head, column);
     } else if (column < args_.value_dim) {
-      value_tile<heads, 1, false>(part, head, column, args_.value_dim - column);
+      value_tile<heads, 1, false>(part, head, column, args_.value_dim - column, column);
     }
   }
 
-  // A tile of output columns over all positions of the part. Not full: one vector of `lanes`.
+  // A tile of output columns over all positions of the part, whose rows have them from `from` on.
+  // Not full: one vector of `lanes`.
   template <std::size_t heads, std::size_t vectors, bool full>
-  void value_tile(const Part& part, std::size_t head, std::size_t column, std::size_t lanes) const {
+  void value_tile(const Part& part, std::size_t head, std::size_t column, std::size_t lanes,
+                  std::size_t from) const {
     const float* const weights = row(head) + part.offset;
     const std::byte* values = part.v;
     const std::size_t step = Elements::row_bytes(part.v_stride);
     Vector acc[heads * vectors];
+#pragma GCC unroll 16
     for (std::size_t i = 0; i < heads * vectors; ++i) acc[i] = Isa::zero();
     for (std::size_t j = 0; j < part.count; ++j, values += step) {
       Vector value[vectors];
       for (std::size_t c = 0; c < vectors; ++c) {
-        value[c] = full ? Elements::load(values, column + 16 * c)
-                        : Elements::load_first(values, column, lanes);
+        value[c] = full ? Elements::load(values, from + 16 * c)
+                        : Elements::load_first(values, from, lanes);
       }
       for (std::size_t h = 0; h < heads; ++h) {
         const Vector weight = Isa::set1(weights[h * part_positions + j]);
@@ -310,37 +379,20 @@ class Attention {
                    Vector value) const {
     float* const to = out(head) + column;
     if (!part.is_first) {
-      value = Isa::fma(load_lanes<Isa>(to, lanes), Isa::set1(old_factor_[head]),
-                       Isa::mul(value, Isa::set1(part_factor_[head])));
+      value = Isa::fma(load_lanes<Isa>(to, lanes), Isa::set1(sums_.old_factor[head]),
+                       Isa::mul(value, Isa::set1(sums_.part_factor[head])));
     }
     store_lanes<Isa>(to, value, lanes);
   }
 
-  // --- sink and division ---
-
-  void finish() {
-    if (args_.sinks != nullptr) join_sinks();
-    for (std::size_t head = 0; head < heads_; ++head) {
-      float* const to = out(head);
-      const Vector sum = Isa::set1(sum_[head]);
-      const Vector factor = Isa::set1(old_factor_[head]);
-      const bool has_sink = args_.sinks != nullptr;
-      for_vectors(args_.value_dim, [=](std::size_t i, std::size_t lanes) {
-        Vector value = load_lanes<Isa>(to + i, lanes);
-        if (has_sink) value = Isa::mul(value, factor);
-        store_lanes<Isa>(to + i, Isa::div(value, sum), lanes);
-      });
-    }
-  }
-
   void join_sinks() {
     const Vector sink = Isa::load_first(args_.sinks + head_, heads_);
-    const Vector old_max = Isa::load(maximum_);
+    const Vector old_max = Isa::load(sums_.maximum);
     const Vector new_max = Isa::max(old_max, sink);
     const Vector old_factor = exp_lanes<Isa>(Isa::sub(old_max, new_max));
     const Vector sink_weight = exp_lanes<Isa>(Isa::sub(sink, new_max));
-    Isa::store(old_factor_, old_factor);
-    Isa::store(sum_, Isa::fma(Isa::load(sum_), old_factor, sink_weight));
+    Isa::store(sums_.old_factor, old_factor);
+    Isa::store(sums_.sum, Isa::fma(Isa::load(sums_.sum), old_factor, sink_weight));
   }
 };
 

@@ -1,6 +1,7 @@
 // Fills one ISA's products of many tokens. Included by panels_<isa>.cpp only.
 #pragma once
 
+#include "kernels/attention_tokens-inl.h"
 #include "kernels/formats/grid_quants-inl.h"
 #include "kernels/formats/iq4_xs-inl.h"
 #include "kernels/formats/k_quants-inl.h"
@@ -49,6 +50,9 @@ consteval PanelKernels make_panels() {
   add_super_panels<Isa, FormatIQ3_S>(table, DType::iq3_s);
   add_super_panels<Isa, FormatIQ1_S>(table, DType::iq1_s);
   add_super_panels<Isa, FormatIQ1_M>(table, DType::iq1_m);
+  table.attention_f16 = &attention_tokens_f16<Isa>;
+  table.attention_f32 = &attention_tokens_f32<Isa>;
+  table.attention_q8_0 = &attention_tokens_q8_0<Isa>;
   return table;
 }
 

@@ -1,5 +1,6 @@
-// Products of quantized weights and many tokens: a table of functions per ISA beside KernelTable,
-// with its rules. The same bits as matmul_q8 and matmul_q8_super.
+// Products of quantized weights and many tokens, and attention of many: a table of functions per
+// ISA beside KernelTable, with its rules. The same bits as matmul_q8, matmul_q8_super and
+// attention.
 #pragma once
 
 #include "kernels/kernel_table.h"
@@ -15,9 +16,28 @@ using PanelQ8Super = std::size_t (*)(const WeightRows& weights, const Q8SuperBat
                                      std::size_t tokens, float* y, std::size_t y_stride,
                                      std::byte* scratch);
 
+// Neighbouring tokens of one sequence in attention: AttentionArgs are the first one's, and each
+// next one sees a position more, of the last `window` of them (0: all).
+struct AttentionRun {
+  std::size_t tokens;      // 1..attention_tokens_max
+  std::size_t q_stride;    // floats from one token to the next
+  std::size_t out_stride;  // the same
+  std::size_t window;
+};
+inline constexpr std::size_t attention_tokens_max = 16;
+constexpr std::size_t attention_run_floats(std::size_t head_dim, std::size_t value_dim) noexcept {
+  return attention_tokens_max * attention_scratch_floats() +
+         attention_part_positions * (head_dim + (value_dim + 31) / 32 * 32);
+}
+// head_dim is a multiple of 16; scratch: attention_run_floats() floats; without `more`.
+using AttentionTokensKernel = void (*)(const AttentionArgs& args, const AttentionRun& run);
+
 struct PanelKernels {
   PanelQ8 q8[dtype_count];  // nullptr where there is none
   PanelQ8Super q8_super[dtype_count];
+  AttentionTokensKernel attention_f16;
+  AttentionTokensKernel attention_f32;
+  AttentionTokensKernel attention_q8_0;
 };
 
 // Those that belong to a table; nullptr if this build has none for its ISA.

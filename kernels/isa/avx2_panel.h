@@ -13,6 +13,7 @@ struct Avx2PanelOf : Base {
   using typename Base::I32x16;
   static constexpr std::size_t panels = 1;
   static constexpr std::size_t panel_tokens = 4;
+  static constexpr std::size_t turned_heads = 1;
   static constexpr std::size_t panel_super_tokens = 3;
 
   static void transpose_half(__m256i& a, __m256i& b, __m256i& c, __m256i& d) {

@@ -13,6 +13,7 @@ struct Avx512PanelOf : Base {
   using typename Base::I32x16;
   static constexpr std::size_t panels = 2;
   static constexpr std::size_t panel_tokens = 6;
+  static constexpr std::size_t turned_heads = 4;
   static constexpr std::size_t panel_super_tokens = 6;
 
   static void transpose_words(B64 (&v)[4]) {

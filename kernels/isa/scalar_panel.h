@@ -10,6 +10,7 @@ namespace {
 struct ScalarPanel : ScalarSuper {
   static constexpr std::size_t panels = 1;        // of 16 rows, in a tile
   static constexpr std::size_t panel_tokens = 2;  // of a tile
+  static constexpr std::size_t turned_heads = 2;  // heads of a tile of scores, a power of two
   static constexpr std::size_t panel_super_tokens = 2;
 
   // Word q of lane j of v[d] becomes word d of lane j of v[q].

@@ -29,44 +29,111 @@ void (*attention_kernel(const KernelTable& kernels, KvType type) noexcept)(const
   return nullptr;
 }
 
+namespace {
+
+AttentionTokensKernel run_kernel(const PanelKernels& kernels, KvType type) noexcept {
+  switch (type) {
+    case KvType::f16:
+      return kernels.attention_f16;
+    case KvType::f32:
+      return kernels.attention_f32;
+    case KvType::q8_0:
+      return kernels.attention_q8_0;
+  }
+  return nullptr;
+}
+
+// Heads of a KV head go together as far as the kernel reads the cache once for them; blocks of
+// heads are jobs of their own, or MLA with its one KV head would keep one thread busy. Neighbouring
+// tokens go together too where their scratch allows it and enough jobs remain.
+class Attend {
+ public:
+  Attend(const BlockContext& context, LayerIndex layer, std::span<const TokenPlace> tokens,
+         const CacheQuery& query)
+      : context_(context), layer_(layer), tokens_(tokens), query_(query) {
+    const std::size_t single_jobs = tokens.size() * query.kv_heads * blocks_;
+    const bool fits = query.head_dim % 16 == 0 &&
+                      query.scratch_floats >= attention_run_floats(query.head_dim, query.value_dim);
+    if (context.panels.kernels(0) != nullptr && fits)
+      run_ = std::clamp<std::size_t>(single_jobs / jobs_min, 1, attention_tokens_max);
+  }
+
+  void run() {
+    const std::size_t runs = (tokens_.size() + run_ - 1) / run_;
+    const std::size_t jobs = runs * query_.kv_heads * blocks_;
+    context_.parallel.for_ranges(jobs, 1, [&](std::size_t begin, std::size_t end, unsigned worker) {
+      for (std::size_t job = begin; job < end; ++job) {
+        // Later tokens see more positions: walking heads in the outer order mixes long and short
+        // jobs.
+        const std::size_t first = job % runs * run_;
+        const std::size_t kv_head = job / runs / blocks_;
+        const std::size_t head = kv_head * group_ + job / runs % blocks_ * attention_block_heads;
+        run_job(first, std::min(run_, tokens_.size() - first), kv_head, head, worker);
+      }
+    });
+  }
+
+ private:
+  static constexpr std::size_t jobs_min = 64;
+
+  // Heads from `head` on of tokens [first, first + count), those of a sequence at once.
+  void run_job(std::size_t first, std::size_t count, std::size_t kv_head, std::size_t head,
+               unsigned worker) const {
+    const std::size_t end = first + count;
+    while (first < end) {
+      std::size_t next = first + 1;
+      while (next < end && tokens_[next].state == tokens_[first].state) ++next;
+      const AttentionArgs args = args_of(first, kv_head, head, worker);
+      const KvType type = tokens_[first].state->kv.type();
+      if (next == first + 1) {
+        attention_kernel(context_.kernels, type)(args);
+      } else {
+        const AttentionRun run{next - first, std::size_t{query_.heads} * query_.head_dim,
+                               query_.out_stride, query_.window};
+        run_kernel(*context_.panels.kernels(0), type)(args, run);
+      }
+      first = next;
+    }
+  }
+
+  AttentionArgs args_of(std::size_t t, std::size_t kv_head, std::size_t head,
+                        unsigned worker) const {
+    const KvCache& kv = tokens_[t].state->kv;
+    const std::uint32_t position = tokens_[t].position;
+    const bool windowed = query_.window > 0 && position >= query_.window;
+    return {
+        .q = query_.q + (t * query_.heads + head) * query_.head_dim,
+        .heads = std::min(attention_block_heads, (kv_head + 1) * group_ - head),
+        .head_dim = query_.head_dim,
+        .value_dim = query_.value_dim,
+        .k = kv.keys(layer_, static_cast<std::uint32_t>(kv_head)),
+        .v = kv.values(layer_, static_cast<std::uint32_t>(kv_head)),
+        .k_stride = kv.key_stride(layer_),
+        .v_stride = kv.value_stride(layer_),
+        .first = windowed ? position + 1 - query_.window : 0,
+        .last = position,
+        .scale = query_.scale,
+        .sinks = query_.sinks == nullptr ? nullptr : query_.sinks + head,
+        .out = query_.out + t * query_.out_stride + head * query_.value_dim,
+        .scratch = query_.scratch + worker * query_.scratch_floats,
+        .origin = kv.origin(layer_),
+    };
+  }
+
+  const BlockContext& context_;
+  const LayerIndex layer_;
+  const std::span<const TokenPlace> tokens_;
+  const CacheQuery& query_;
+  const std::size_t group_ = query_.heads / query_.kv_heads;
+  const std::size_t blocks_ = (group_ + attention_block_heads - 1) / attention_block_heads;
+  std::size_t run_ = 1;  // tokens that go together
+};
+
+}  // namespace
+
 void attend(const BlockContext& context, LayerIndex layer, std::span<const TokenPlace> tokens,
             const CacheQuery& query) {
-  // Heads of a KV head go together as far as the kernel reads the cache once for them; blocks of
-  // heads are jobs of their own, or MLA with its one KV head would keep one thread busy.
-  const std::size_t group = query.heads / query.kv_heads;
-  const std::size_t blocks = (group + attention_block_heads - 1) / attention_block_heads;
-  const std::size_t jobs = tokens.size() * query.kv_heads * blocks;
-  context.parallel.for_ranges(jobs, 1, [&](std::size_t begin, std::size_t end, unsigned worker) {
-    for (std::size_t job = begin; job < end; ++job) {
-      // Later tokens see more positions: walking heads in the outer order mixes long and short
-      // jobs.
-      const std::size_t t = job % tokens.size();
-      const std::size_t kv_head = job / tokens.size() / blocks;
-      const std::size_t block = job / tokens.size() % blocks;
-      const std::size_t head = kv_head * group + block * attention_block_heads;
-      const KvCache& kv = tokens[t].state->kv;
-      const std::uint32_t position = tokens[t].position;
-      const bool windowed = query.window > 0 && position >= query.window;
-      const AttentionArgs args = {
-          .q = query.q + (t * query.heads + head) * query.head_dim,
-          .heads = std::min(attention_block_heads, group - block * attention_block_heads),
-          .head_dim = query.head_dim,
-          .value_dim = query.value_dim,
-          .k = kv.keys(layer, static_cast<std::uint32_t>(kv_head)),
-          .v = kv.values(layer, static_cast<std::uint32_t>(kv_head)),
-          .k_stride = kv.key_stride(layer),
-          .v_stride = kv.value_stride(layer),
-          .first = windowed ? position + 1 - query.window : 0,
-          .last = position,
-          .scale = query.scale,
-          .sinks = query.sinks == nullptr ? nullptr : query.sinks + head,
-          .out = query.out + t * query.out_stride + head * query.value_dim,
-          .scratch = query.scratch + worker * attention_scratch_floats(),
-          .origin = kv.origin(layer),
-      };
-      attention_kernel(context.kernels, kv.type())(args);
-    }
-  });
+  Attend(context, layer, tokens, query).run();
 }
 
 bool project_output(const BlockContext& context, const LayerWeights& weights, ActivationRows& out,

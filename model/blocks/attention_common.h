@@ -54,7 +54,8 @@ struct CacheQuery {
   const float* q = nullptr;                   // tokens x heads x head_dim
   float* out = nullptr;                       // token t at out + t * out_stride: heads x value_dim
   std::size_t out_stride = 0;
-  float* scratch = nullptr;  // attention_scratch_floats() per worker
+  float* scratch = nullptr;  // scratch_floats per worker: attention_scratch_floats(), or
+  std::size_t scratch_floats = attention_scratch_floats();  // attention_run_floats() for runs
 };
 void attend(const BlockContext& context, LayerIndex layer, std::span<const TokenPlace> tokens,
             const CacheQuery& query);

@@ -8,13 +8,21 @@
 
 namespace millrace {
 
+namespace {
+
+std::size_t kernel_floats(const GqaShape& widest) noexcept {
+  return attention_run_floats(widest.head_dim, widest.value_dim);
+}
+
+}  // namespace
+
 GqaScratch::GqaScratch(const GqaShape& widest, std::size_t tokens, std::size_t workers)
     : q(tokens * widest.heads * widest.head_dim),
       k(tokens * widest.kv_heads * widest.head_dim),
       v(tokens * widest.kv_heads * widest.value_dim),
       gated(widest.output_gate ? 2 * q.size() : 0),
       out(tokens, std::size_t{widest.heads} * widest.value_dim),
-      kernel(workers * attention_scratch_floats()) {}
+      kernel(workers * kernel_floats(widest)) {}
 
 std::size_t GqaScratch::bytes(const GqaShape& widest, std::size_t tokens,
                               std::size_t workers) noexcept {
@@ -22,7 +30,7 @@ std::size_t GqaScratch::bytes(const GqaShape& widest, std::size_t tokens,
   const std::size_t columns =
       (query_parts * widest.heads + widest.kv_heads) * std::size_t{widest.head_dim} +
       std::size_t{widest.kv_heads} * widest.value_dim;
-  return (tokens * columns + workers * attention_scratch_floats()) * sizeof(float) +
+  return (tokens * columns + workers * kernel_floats(widest)) * sizeof(float) +
          ActivationRows::bytes(tokens, std::size_t{widest.heads} * widest.value_dim);
 }
 
@@ -150,7 +158,8 @@ bool attention_gqa(const BlockContext& context, const GqaShape& shape, const Lay
           .q = scratch.q.data(),
           .out = scratch.out.row(0),
           .out_stride = scratch.out.columns(),
-          .scratch = scratch.kernel.data()});
+          .scratch = scratch.kernel.data(),
+          .scratch_floats = attention_run_floats(shape.head_dim, shape.value_dim)});
   if (shape.output_gate) gate_output(context, shape, count, scratch);
   return project_output(context, weights, scratch.out, count, projected);
 }

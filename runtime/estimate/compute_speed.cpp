@@ -60,11 +60,11 @@ void multiply(ComputeArena& arena, const KernelTable& kernels, const ActivationS
         some.data += dtype_row_bytes(type, begin);
         some.zeros += dtype_row_bytes(type, begin);
         some.scales += begin * scale_bytes(weights.scale_type);
-        return activations.multiply(kernels, type, false, some, 1, y.data() + begin);
+        return activations.multiply(kernels, {}, type, false, some, 1, y.data() + begin);
       }
       some.data += begin * weights.row_bytes;
       if (is_scaled(type)) some.scales += begin / scale_tile(type).rows * weights.scale_row_bytes;
-      activations.multiply(kernels, type, false, some, 1, y.data() + begin);
+      activations.multiply(kernels, {}, type, false, some, 1, y.data() + begin);
     });
   });
 }

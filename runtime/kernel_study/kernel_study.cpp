@@ -120,7 +120,10 @@ class TeamStudy {
  public:
   TeamStudy(KernelStudy& study, std::span<const KernelTable* const> tables,
             const ActivationSample& inputs, StudyTeam team, const std::atomic<bool>& cancel)
-      : study_(study), tables_(tables), inputs_(inputs), team_(std::move(team)), cancel_(cancel) {}
+      : study_(study), tables_(tables), inputs_(inputs), team_(std::move(team)), cancel_(cancel) {
+    for (const KernelTable* table : tables_)
+      panels_.emplace_back(*table, study_.options.columns, team_.threads());
+  }
 
   Status make_memory(std::span<const DType> types) {
     std::uint64_t bytes = 0;
@@ -196,9 +199,13 @@ class TeamStudy {
   }
 
   double run_product(const KernelTable& table, unsigned passes) {
+    // Not the scalar kernels, the yardstick: so their bits are those of one token at a time.
+    const auto index = static_cast<std::size_t>(std::find(tables_.begin(), tables_.end(), &table) -
+                                                tables_.begin());
+    const PanelScratch panels = index == 0 ? PanelScratch() : panels_[index].view();
     const auto product = [&](unsigned i) {
-      inputs_.multiply(table, cell_.type, study_.options.float_activations, cell_.weights[i],
-                       cell_.tokens, y_[i].data());
+      inputs_.multiply(table, panels.alone(i), cell_.type, study_.options.float_activations,
+                       cell_.weights[i], cell_.tokens, y_[i].data());
     };
     return team_.run(passes, product);
   }
@@ -244,6 +251,7 @@ class TeamStudy {
   const std::atomic<bool>& cancel_;
   PinnedMemory memory_;
   std::vector<PinnedBlock> blocks_;  // one a thread
+  std::vector<PanelMemory> panels_;  // one a table
   Cell cell_{};
   std::vector<std::vector<float>> y_, expected_;  // of each thread
 };

@@ -184,19 +184,30 @@ ActivationSample::ActivationSample(const KernelTable& kernels, std::size_t colum
   }
 }
 
-void ActivationSample::multiply(const KernelTable& kernels, DType type, bool unrounded,
-                                const WeightRows& weights, std::size_t tokens, float* y) const {
+void ActivationSample::multiply(const KernelTable& kernels, const PanelScratch& panels, DType type,
+                                bool unrounded, const WeightRows& weights, std::size_t tokens,
+                                float* y) const {
   const auto id = static_cast<std::size_t>(type);
-  if (!unrounded && kernels.matmul_q8_super[id] != nullptr) {
-    const Q8SuperBatch batch{super_q_.data(), super_scale_.data(), super_sum_.data(), super_stride_,
-                             super_stride_ / 256};
-    kernels.matmul_q8_super[id](weights, batch, tokens, y, weights.rows);
-  } else if (!unrounded && kernels.matmul_q8[id] != nullptr) {
-    const Q8Batch batch{q_.data(), scale_.data(), sum_.data(), stride_, stride_ / 32};
-    kernels.matmul_q8[id](weights, batch, tokens, y, weights.rows);
-  } else {
-    kernels.matmul_f32[id](weights, {x_.data(), columns_}, tokens, y, weights.rows);
-  }
+  const PanelKernels* const many =
+      tokens < panel_tokens_min ? nullptr : panels.kernels(weights.columns);
+  const auto run = [&](auto matmul, auto panel_matmul, const auto& batch) {
+    WeightRows rest = weights;
+    if (panel_matmul != nullptr) {
+      const std::size_t done = panel_matmul(weights, batch, tokens, y, weights.rows, panels.of(0));
+      rest.data += done * rest.row_bytes;
+      rest.scales += rest.scales == nullptr ? 0 : done * rest.scale_row_bytes;
+      rest.rows -= done;
+    }
+    if (rest.rows > 0) matmul(rest, batch, tokens, y + weights.rows - rest.rows, weights.rows);
+  };
+  if (!unrounded && kernels.matmul_q8_super[id] != nullptr)
+    run(kernels.matmul_q8_super[id], many == nullptr ? nullptr : many->q8_super[id],
+        Q8SuperBatch{super_q_.data(), super_scale_.data(), super_sum_.data(), super_stride_,
+                     super_stride_ / 256});
+  else if (!unrounded && kernels.matmul_q8[id] != nullptr)
+    run(kernels.matmul_q8[id], many == nullptr ? nullptr : many->q8[id],
+        Q8Batch{q_.data(), scale_.data(), sum_.data(), stride_, stride_ / 32});
+  else kernels.matmul_f32[id](weights, {x_.data(), columns_}, tokens, y, weights.rows);
 }
 
 }  // namespace millrace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/kernel_table.h"
+#include "model/blocks/panel_memory.h"
 
 namespace millrace {
 
@@ -39,9 +40,9 @@ class ActivationSample {
   // `columns`: a multiple of 256.
   ActivationSample(const KernelTable& kernels, std::size_t columns, std::size_t tokens);
   // Of the first `tokens` tokens; y gets tokens x rows. The product with rounded activations where
-  // the type has one, unless `unrounded`.
-  void multiply(const KernelTable& kernels, DType type, bool unrounded, const WeightRows& weights,
-                std::size_t tokens, float* y) const;
+  // the type has one, unless `unrounded`; by panels where a prompt's tokens would go that way.
+  void multiply(const KernelTable& kernels, const PanelScratch& panels, DType type, bool unrounded,
+                const WeightRows& weights, std::size_t tokens, float* y) const;
 
  private:
   std::size_t columns_, stride_, super_stride_;

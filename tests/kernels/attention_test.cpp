@@ -11,6 +11,7 @@
 #include "kernels/blocks.h"
 #include "kernels/dispatch.h"
 #include "kernels/math.h"
+#include "kernels/panel_kernels.h"
 #include "runtime/base/limits.h"
 #include "tests/kernels/values.h"
 
@@ -243,6 +244,56 @@ TEST_CASE("attention: further rows are parts behind the positions, with the same
         args.scratch = scratch.data();
         (half ? table->attention_f16 : table->attention_f32)(args);
         INFO(table->name << (half ? " f16, " : " f32, ") << name_of(world.shape));
+        REQUIRE(first_difference(expected, out) == -1);
+      }
+    }
+  }
+}
+
+TEST_CASE("attention: neighbouring tokens together have the bits of each alone") {
+  struct Case {
+    Shape shape;  // of the last token; `first` is that of the first
+    std::size_t tokens, window;
+  };
+  for (const Case& c :
+       {Case{{1, 16, 16, 0, 0, false}, 1, 0}, Case{{8, 128, 128, 0, 15, true}, 16, 0},
+        Case{{3, 32, 20, 0, 700, false}, 5, 0}, Case{{4, 64, 72, 0, 260, true}, 9, 0},
+        Case{{18, 16, 33, 0, 520, true}, 3, 0}, Case{{7, 48, 17, 250, 300, false}, 16, 40},
+        Case{{2, 80, 96, 130, 256, true}, 2, 128}, Case{{5, 32, 32, 509, 518, false}, 8, 3},
+        Case{{16, 32, 5, 0, 19, false}, 7, 14}}) {
+    World world(c.shape, 35);
+    const std::size_t q_stride = c.shape.heads * c.shape.head_dim + 3;
+    const std::size_t out_stride = c.shape.heads * c.shape.value_dim + 5;
+    const std::vector<float> queries = Random(36).floats(c.tokens * q_stride, -3, 3);
+    for (const KernelTable* table : supported_kernels()) {
+      const PanelKernels* const many = find_panel_kernels(*table);
+      for (const bool half : {false, true}) {
+        INFO(table->name << (half ? " f16, " : " f32, ") << c.tokens << " tokens, "
+                         << name_of(c.shape));
+        AttentionArgs args = arguments(world);
+        args.k = half ? static_cast<const void*>(world.k_half.data()) : world.k.data();
+        args.v = half ? static_cast<const void*>(world.v_half.data()) : world.v.data();
+        std::vector<float> scratch(attention_run_floats(c.shape.head_dim, c.shape.value_dim),
+                                   std::numeric_limits<float>::quiet_NaN());
+        args.scratch = scratch.data();
+        std::vector<float> expected(c.tokens * out_stride, -1.0f), out = expected;
+        for (std::size_t t = 0; t < c.tokens; ++t) {
+          AttentionArgs one = args;
+          one.last = c.shape.last - (c.tokens - 1 - t);
+          if (c.window > 0) one.first = one.last + 1 > c.window ? one.last + 1 - c.window : 0;
+          if (t == 0) args.first = one.first;
+          one.q = &queries[t * q_stride];
+          one.out = &expected[t * out_stride];
+          (half ? table->attention_f16 : table->attention_f32)(one);
+        }
+        if (many == nullptr) continue;
+        GuardedArray<float> guarded(scratch);
+        args.scratch = guarded.data();
+        args.q = queries.data();
+        args.last = c.shape.last - (c.tokens - 1);
+        args.out = out.data();
+        (half ? many->attention_f16 : many->attention_f32)(
+            args, {c.tokens, q_stride, out_stride, c.window});
         REQUIRE(first_difference(expected, out) == -1);
       }
     }

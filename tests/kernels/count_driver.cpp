@@ -28,7 +28,7 @@ struct Call {
 extern "C" [[gnu::noinline]] void counted_product(const Call& call,
                                                   const ActivationSample& activations,
                                                   const WeightRows& weights, float* y) {
-  activations.multiply(*call.kernels, call.type, false, weights, call.tokens, y);
+  activations.multiply(*call.kernels, {}, call.type, false, weights, call.tokens, y);
 }
 
 namespace {

@@ -13,6 +13,7 @@
 #include "kernels/kernel_table.h"
 #include "kernels/matmul_f32-inl.h"
 #include "kernels/matmul_q8-inl.h"
+#include "kernels/matvec_q8-inl.h"
 #include "kernels/norm-inl.h"
 #include "kernels/pool-inl.h"
 #include "kernels/quantize-inl.h"
@@ -33,7 +34,7 @@ consteval void add_float_type(KernelTable& table, DType type) {
 template <class Isa, class Format>
 consteval void add_block_type(KernelTable& table, DType type) {
   add_float_type<Isa, Format>(table, type);
-  table.matmul_q8[static_cast<std::size_t>(type)] = &matmul_q8<Isa, Format>;
+  table.matmul_q8[static_cast<std::size_t>(type)] = &product_q8<Isa, Format>;
 }
 
 // Quantized weights and their products.

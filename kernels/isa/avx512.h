@@ -336,6 +336,7 @@ struct Avx512 {
   }
 
   // --- exp and attention ---
+  static constexpr bool scales_by_powers = true;  // in one step
   static F32x16 scale_by_power(F32x16 x, F32x16 power) { return _mm512_scalef_ps(x, power); }
   static constexpr std::size_t attention_tile = 16;
   static constexpr std::size_t attention_heads = 4;

@@ -11,16 +11,16 @@ namespace {
 
 // Rows are handed out in units of about so many weight bytes, a microsecond's reading: threads that
 // are awake take one for a tenth of that.
-constexpr std::size_t unit_bytes = 16 * 1024;
-constexpr std::size_t tile_rows = 16;  // a multiple of every kernel's
+constexpr std::size_t product_unit_bytes = 16 * 1024;
+constexpr std::size_t unit_tile_rows = 16;  // a multiple of every kernel's
 
-std::size_t unit_rows(const Matrix& weights) {
-  const std::size_t rows = unit_bytes / std::max<std::size_t>(1, weights.row_bytes);
-  return round_up(std::max<std::size_t>(1, rows), tile_rows);
+std::size_t product_unit_rows(const Matrix& weights) {
+  const std::size_t rows = product_unit_bytes / std::max<std::size_t>(1, weights.row_bytes);
+  return round_up(std::max<std::size_t>(1, rows), unit_tile_rows);
 }
 
-std::size_t units(const Matrix& weights) {
-  const std::size_t each = unit_rows(weights);
+std::size_t product_units(const Matrix& weights) {
+  const std::size_t each = product_unit_rows(weights);
   return (weights.rows + each - 1) / each;
 }
 
@@ -56,9 +56,9 @@ void multiply_units(const BlockContext& context, std::span<const Product> produc
   std::size_t first = 0;  // unit of the product
   for (std::size_t i = 0; i < products.size() && first < end; ++i) {
     const Product& product = products[i];
-    const std::size_t count = units(product.weights);
+    const std::size_t count = product_units(product.weights);
     if (first + count > begin) {
-      const std::size_t rows = unit_rows(product.weights);
+      const std::size_t rows = product_unit_rows(product.weights);
       const std::size_t from = std::max(begin, first) - first;
       const std::size_t to = std::min(end - first, count);
       if (to == count && i + 1 < products.size()) prefetch_start(products[i + 1].weights);
@@ -75,7 +75,7 @@ void multiply(const BlockContext& context, std::span<const Product> products) {
   bool by_rows = true;
   for (const Product& product : products) {
     MILLRACE_CHECK(product.weights.columns <= product.x->columns());
-    all += units(product.weights);
+    all += product_units(product.weights);
     by_rows = by_rows && product.weights.input_step == 0;
   }
   if (!by_rows) {  // columns that lie together are linear()'s matter

@@ -17,11 +17,12 @@ constexpr std::size_t parts_max = part_mask;  // of a piece
 constexpr unsigned spins_max = 200;
 constexpr std::chrono::microseconds patience{300};
 
-constexpr std::uint64_t packed(std::uint32_t piece, std::size_t front, std::size_t back) noexcept {
+constexpr std::uint64_t share_word(std::uint32_t piece, std::size_t front,
+                                   std::size_t back) noexcept {
   return std::uint64_t{piece} << 32 | std::uint64_t{front} << 16 | back;
 }
 
-void pause() noexcept {
+void relax() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -52,7 +53,7 @@ Crew::Taken Crew::take(unsigned share, bool own) noexcept {
     if (front >= back) return {};
     const std::size_t some = std::max<std::size_t>(1, (back - front) / 4);
     const std::uint64_t rest =
-        own ? packed(piece, front + some, back) : packed(piece, front, back - some);
+        own ? share_word(piece, front + some, back) : share_word(piece, front, back - some);
     // Success says that the piece is still that one, as parts of it were left.
     if (left.compare_exchange_weak(seen, rest, std::memory_order_acq_rel,
                                    std::memory_order_acquire))
@@ -86,12 +87,12 @@ void Crew::run(std::size_t count, std::size_t grain, unsigned leader, Body body)
   done_.store(0, std::memory_order_relaxed);
   for (unsigned worker = 0; worker < threads_; ++worker)
     shares_[worker].left.store(
-        packed(piece, parts * worker / threads_, parts * (worker + 1) / threads_),
+        share_word(piece, parts * worker / threads_, parts * (worker + 1) / threads_),
         std::memory_order_release);
   piece_.store(piece, std::memory_order_release);
   const std::size_t ran = work(leader);
   for (unsigned spins = 0; done_.load(std::memory_order_acquire) + ran < parts; ++spins) {
-    if (spins < spins_max) pause();
+    if (spins < spins_max) relax();
     else std::this_thread::yield();
   }
   sharing_ = false;
@@ -102,7 +103,7 @@ void Crew::serve(unsigned worker) noexcept {
   while (open_.load(std::memory_order_relaxed)) {
     std::uint32_t now = piece_.load(std::memory_order_acquire);
     for (unsigned spins = 0; now == seen && spins < spins_max; ++spins) {
-      pause();
+      relax();
       now = piece_.load(std::memory_order_acquire);
     }
     if (now == seen) {

@@ -74,7 +74,7 @@ void check_f32(Weights& w, const std::vector<float>& x, std::size_t tokens) {
 TEST_CASE("matmul q8: every ISA gives the canonical bits for all sizes and token counts") {
   std::uint64_t seed = 1;
   for (const DType type : block_types) {
-    for (const std::size_t blocks : {1, 2, 3, 4, 5, 7, 15, 16, 17, 31, 32, 33, 48, 90}) {
+    for (const std::size_t blocks : {1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 32, 33, 48, 90, 400}) {
       for (const std::size_t rows : {1, 2, 3, 4, 5, 9}) {
         Weights w(type, rows, 32 * blocks, Scales::ordinary, ++seed);
         for (const std::size_t tokens : {1, 2, 3, 4, 5, 6, 7, 8, 9}) {

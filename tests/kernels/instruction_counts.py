@@ -112,7 +112,7 @@ def disassembled(folder, isa):
     known = {part: functions(archive) for part, archive in parts.items()}
     counts = {}
     for kind, (part, function, rest, size) in LOOPS.items():
-        name = re.compile(rf"{function}<\w+(<\w+>)?, {re.escape(rest)}>")
+        name = re.compile(rf"{function}<\w+(<\w+>)?, {re.escape(rest)} ?>")
         lines = next((lines for each, lines in known[part].items() if name.fullmatch(each)), [])
         each = instructions_per_dot(lines)
         if each is None:

@@ -183,7 +183,10 @@ PaceKey Engine::pace_key() const {
 Status Engine::keep_pace(double compute_seconds) const {
   if (!compute_speed_) return {};
   PaceLesson lesson{.compute_seconds = compute_seconds};
-  if (run_floor_ && run_floor_->figure().samples > 0)
+  // What the drive gives to settings that were made by hand is no rate for those of later plans.
+  const bool by_profile =
+      config_.queue_depth == 0 && config_.piece_bytes == 0 && config_.io == ReaderKind::automatic;
+  if (by_profile && run_floor_ && run_floor_->figure().samples > 0)
     lesson.drive_bytes_per_second = run_floor_->figure().bytes_per_second();
   return save_pace(pace_key(), lesson);
 }

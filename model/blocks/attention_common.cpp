@@ -17,7 +17,11 @@ void make_cache_room(std::span<const TokenPlace> tokens, LayerIndex layer) {
   }
 }
 
-void (*attention_kernel(const KernelTable& kernels, KvType type) noexcept)(const AttentionArgs&) {
+namespace {
+
+// The kernel for that type, of one token or of several.
+template <class Kernels>
+auto kernel_of(const Kernels& kernels, KvType type) noexcept -> decltype(kernels.attention_f16) {
   switch (type) {
     case KvType::f16:
       return kernels.attention_f16;
@@ -27,21 +31,15 @@ void (*attention_kernel(const KernelTable& kernels, KvType type) noexcept)(const
       return kernels.attention_q8_0;
   }
   return nullptr;
+}
+
+}  // namespace
+
+void (*attention_kernel(const KernelTable& kernels, KvType type) noexcept)(const AttentionArgs&) {
+  return kernel_of(kernels, type);
 }
 
 namespace {
-
-AttentionTokensKernel run_kernel(const PanelKernels& kernels, KvType type) noexcept {
-  switch (type) {
-    case KvType::f16:
-      return kernels.attention_f16;
-    case KvType::f32:
-      return kernels.attention_f32;
-    case KvType::q8_0:
-      return kernels.attention_q8_0;
-  }
-  return nullptr;
-}
 
 // Heads of a KV head go together as far as the kernel reads the cache once for them; blocks of
 // heads are jobs of their own, or MLA with its one KV head would keep one thread busy. Neighbouring
@@ -86,11 +84,11 @@ class Attend {
       const AttentionArgs args = args_of(first, kv_head, head, worker);
       const KvType type = tokens_[first].state->kv.type();
       if (next == first + 1) {
-        attention_kernel(context_.kernels, type)(args);
+        kernel_of(context_.kernels, type)(args);
       } else {
         const AttentionRun run{next - first, std::size_t{query_.heads} * query_.head_dim,
                                query_.out_stride, query_.window};
-        run_kernel(*context_.panels.kernels(0), type)(args, run);
+        kernel_of(*context_.panels.kernels(0), type)(args, run);
       }
       first = next;
     }

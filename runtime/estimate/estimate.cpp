@@ -141,7 +141,7 @@ class Estimator {
     MILLRACE_TRY(go_on());
     MILLRACE_TRY(measure());
     MILLRACE_TRY(find_routing());
-    MILLRACE_TRY(find_pace());
+    find_pace();
     for (const std::uint64_t ram : budgets()) {
       MILLRACE_TRY(go_on());
       estimate_.budgets.push_back(make_budget(ram));
@@ -163,7 +163,7 @@ class Estimator {
   void describe();
   Status measure();
   Status find_routing();
-  Status find_pace();
+  void find_pace();
   std::vector<std::uint64_t> budgets();
   Budget make_budget(std::uint64_t ram);
   Machine machine_for(std::uint64_t ram) const;
@@ -177,6 +177,7 @@ class Estimator {
   SlotLayout layout_;
   Machine machine_;
   std::optional<RoutingRecord> routing_;
+  std::string routing_key_;  // of a model that runs can have left something of; else empty
   std::optional<KnownPace> pace_;
   RunDrive drive_;
   const KernelTable* kernels_ = nullptr;
@@ -222,27 +223,27 @@ Status Estimator::measure() {
 
 // A trace that was named, or what earlier runs of the model have left.
 Status Estimator::find_routing() {
+  if (!model_.shape && model_.complete && estimate_.experts > 0) {
+    MILLRACE_ASSIGN(routing_key_, routing_key(model_.spec));
+  }
   const std::string& path = options_.routing_path;
   if (!path.empty()) {
     MILLRACE_ASSIGN(RoutingRecord record, read_routing(path, options_.cancel));
     MILLRACE_ASSIGN(routing_, decoded_part(std::move(record), path, model_.spec));
     return {};
   }
-  if (model_.shape || !model_.complete || estimate_.experts == 0) return {};
-  MILLRACE_ASSIGN(const std::string key, routing_key(model_.spec));
-  routing_ = load_routing(options_.profile_folder, key, model_.spec);
+  if (!routing_key_.empty())
+    routing_ = load_routing(options_.profile_folder, routing_key_, model_.spec);
   return {};
 }
 
 // What earlier runs of the model have left: those of a model larger than memory read it directly.
-Status Estimator::find_pace() {
-  if (model_.shape || !model_.complete || estimate_.experts == 0) return {};
-  MILLRACE_ASSIGN(const std::string key, routing_key(model_.spec));
-  pace_ = load_pace({options_.profile_folder, key, kernels_->name, estimate_.speed.threads,
+void Estimator::find_pace() {
+  if (routing_key_.empty()) return;
+  pace_ = load_pace({options_.profile_folder, routing_key_, kernels_->name, estimate_.speed.threads,
                      pace_drive({&drive_, 1}, true)});
   estimate_.speed = paced(estimate_.speed, token_times(model_.spec, estimate_.speed), pace_);
   estimate_.drive = paced(estimate_.drive, pace_);
-  return {};
 }
 
 Result<Plan> Estimator::plan_for(std::uint64_t ram, const std::string& preset) const {

@@ -64,7 +64,9 @@ void fp4_tile(const WeightRows& weights, std::size_t row, const Q8Batch& x, std:
                                 scale_row(weights, row + r, 1) + g * group_blocks,
                                 left < group_blocks ? left : group_blocks);
       if constexpr (token_count == 1) {
-        dot_group<Isa, FormatFp4>(group.codes(), activations[0], group.scales(), acc[r][0]);
+        dot_group<Isa, FormatFp4>(group.codes(), activations[0],
+                                  join_scales<Isa, FormatFp4>(group.scales(), activations[0]),
+                                  acc[r][0]);
       } else {
         GroupWeights<Isa> w;
         for (std::size_t quad = 0; quad < 4; ++quad)

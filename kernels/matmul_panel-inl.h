@@ -162,7 +162,10 @@ constexpr std::size_t class_blocks(std::size_t index, std::size_t blocks) {
   return index < blocks ? (blocks + 15 - index) / 16 : 0;
 }
 
-struct BlockTile {
+// The products of a tile, class by class. `Step` says what one block (of 32 values, or a
+// super-block) adds to the sums, and how minima join them at a class's end.
+template <class Step>
+struct ClassTile {
   template <class Isa, class Shape, std::size_t tokens>
   static void run(const std::byte* record, const std::byte* x, std::size_t blocks,
                   WeightsAhead& ahead, float* y, std::size_t y_stride) {
@@ -175,17 +178,31 @@ struct BlockTile {
       clear(minima);
       for (std::size_t left = class_blocks(class_at(turn, classes), blocks); left > 0; --left) {
         ahead.prefetch<Isa>();
-        step_block<Isa, Shape, panels, tokens>(record, x, acc, minima);
+        Step::template step<Isa, Shape, panels, tokens>(record, x, acc, minima);
         record += panels * Shape::bytes;
         x += TokenShape<Shape>::bytes(tokens);
       }
       if constexpr (Shape::minima)
         for (std::size_t p = 0; p < panels; ++p)
           for (std::size_t t = 0; t < tokens; ++t)
-            acc.of[p][t] = Isa::add(acc.of[p][t], minima.of[p][t]);
+            acc.of[p][t] = Step::template with_minima<Isa>(acc.of[p][t], minima.of[p][t]);
       join_class<Isa, panels, tokens>(acc, turn, levels);
     }
     store_results<Isa, panels, tokens>(levels, classes, y, y_stride);
+  }
+};
+
+struct BlockStep {
+  template <class Isa, class Shape, std::size_t panels, std::size_t tokens>
+  [[gnu::always_inline]] static void step(const std::byte* record, const std::byte* x,
+                                          TileSums<Isa, panels, tokens>& acc,
+                                          TileSums<Isa, panels, tokens>& minima) {
+    step_block<Isa, Shape, panels, tokens>(record, x, acc, minima);
+  }
+  template <class Isa>
+  [[gnu::always_inline]] static typename Isa::F32x16 with_minima(typename Isa::F32x16 products,
+                                                                 typename Isa::F32x16 minima) {
+    return Isa::add(products, minima);
   }
 };
 
@@ -246,7 +263,7 @@ template <class Isa, class Format>
 std::size_t panel_q8(const WeightRows& weights, const Q8Batch& x, std::size_t tokens, float* y,
                      std::size_t y_stride, std::byte* scratch) {
   using Shape = BlockShape<Isa, Format>;
-  return run_panels<BlockTile, Isa, Shape, Isa::panel_tokens>(
+  return run_panels<ClassTile<BlockStep>, Isa, Shape, Isa::panel_tokens>(
       weights, weights.columns / 32, x, tokens, Format::template offset<Isa>, y, y_stride, scratch,
       [&](std::size_t row, const RecordOrder& order, std::byte* panels) {
         for (std::size_t p = 0; p < Isa::panels; ++p)

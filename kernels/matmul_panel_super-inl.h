@@ -64,30 +64,17 @@ template <class Isa, class Shape, std::size_t panels, std::size_t tokens>
   }
 }
 
-struct SuperTile {
-  template <class Isa, class Shape, std::size_t tokens>
-  static void run(const std::byte* record, const std::byte* x, std::size_t blocks,
-                  WeightsAhead& ahead, float* y, std::size_t y_stride) {
-    constexpr std::size_t panels = Isa::panels;
-    TileSums<Isa, panels, tokens> levels[5];
-    const std::size_t classes = class_count(blocks);
-    for (std::size_t turn = 0; turn < classes; ++turn) {
-      TileSums<Isa, panels, tokens> acc, minima;
-      clear(acc);
-      clear(minima);
-      for (std::size_t left = class_blocks(class_at(turn, classes), blocks); left > 0; --left) {
-        ahead.prefetch<Isa>();
-        step_super_block<Isa, Shape, panels, tokens>(record, x, acc, minima);
-        record += panels * Shape::bytes;
-        x += TokenShape<Shape>::bytes(tokens);
-      }
-      if constexpr (Shape::minima)
-        for (std::size_t p = 0; p < panels; ++p)
-          for (std::size_t t = 0; t < tokens; ++t)
-            acc.of[p][t] = Isa::sub(acc.of[p][t], minima.of[p][t]);
-      join_class<Isa, panels, tokens>(acc, turn, levels);
-    }
-    store_results<Isa, panels, tokens>(levels, classes, y, y_stride);
+struct SuperStep {
+  template <class Isa, class Shape, std::size_t panels, std::size_t tokens>
+  [[gnu::always_inline]] static void step(const std::byte* record, const std::byte* x,
+                                          TileSums<Isa, panels, tokens>& acc,
+                                          TileSums<Isa, panels, tokens>& minima) {
+    step_super_block<Isa, Shape, panels, tokens>(record, x, acc, minima);
+  }
+  template <class Isa>
+  [[gnu::always_inline]] static typename Isa::F32x16 with_minima(typename Isa::F32x16 products,
+                                                                 typename Isa::F32x16 minima) {
+    return Isa::sub(products, minima);
   }
 };
 
@@ -95,7 +82,7 @@ template <class Isa, class Format>
 std::size_t panel_q8_super(const WeightRows& weights, const Q8SuperBatch& x, std::size_t tokens,
                            float* y, std::size_t y_stride, std::byte* scratch) {
   using Shape = SuperShape<Format>;
-  return run_panels<SuperTile, Isa, Shape, Isa::panel_super_tokens>(
+  return run_panels<ClassTile<SuperStep>, Isa, Shape, Isa::panel_super_tokens>(
       weights, weights.columns / super_values, x, tokens, panel_offset<Isa, Format>, y, y_stride,
       scratch, [&](std::size_t row, const RecordOrder& order, std::byte* panels) {
         for (std::size_t p = 0; p < Isa::panels; ++p)

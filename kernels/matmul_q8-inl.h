@@ -84,6 +84,16 @@ template <class Isa, class Format>
   return scales;
 }
 
+// The group's scales (and minima) times those of the activations.
+template <class Isa, class Format>
+[[gnu::always_inline]] inline GroupScales<Isa> join_scales(const GroupScales<Isa>& w,
+                                                           const GroupActivations<Isa>& x) {
+  GroupScales<Isa> out;
+  out.scale = Isa::mul(w.scale, x.scale);
+  if constexpr (has_minima<Isa, Format>) out.minimum = Isa::mul(w.minimum, x.scale);
+  return out;
+}
+
 template <class Isa>
 [[gnu::always_inline]] inline void clear(GroupSums<Isa>& acc) {
   acc.products = Isa::zero();
@@ -91,30 +101,34 @@ template <class Isa>
 }
 
 template <class Isa, class Format>
-[[gnu::always_inline]] inline float total(const GroupSums<Isa>& acc) {
-  auto sum = acc.products;
-  if constexpr (has_minima<Isa, Format>) sum = Isa::add(sum, acc.minima);
-  return Isa::tree_sum(Isa::group_order(sum));
+[[gnu::always_inline]] inline typename Isa::F32x16 joined_sums(const GroupSums<Isa>& acc) {
+  if constexpr (has_minima<Isa, Format>) return Isa::add(acc.products, acc.minima);
+  else return acc.products;
 }
 
-// Adds the group's 16 products to acc; `sums` are the dots of the four quads.
+template <class Isa, class Format>
+[[gnu::always_inline]] inline float total(const GroupSums<Isa>& acc) {
+  return Isa::tree_sum(Isa::group_order(joined_sums<Isa, Format>(acc)));
+}
+
+// Adds the group's 16 products to acc; `sums` are the dots of the four quads, `joined` the scales
+// of both sides.
 template <class Isa, class Format>
 [[gnu::always_inline]] inline void finish_group(const typename Isa::I32x16 (&sums)[4],
-                                                const GroupScales<Isa>& w,
+                                                const GroupScales<Isa>& joined,
                                                 const GroupActivations<Isa>& x,
                                                 GroupSums<Isa>& acc) {
   auto sum = Isa::reduce_quads(sums);
   if constexpr (Format::template offset<Isa> != 0) sum = Isa::sub_i(sum, x.surplus);
-  acc.products = Isa::fma(Isa::to_f32(sum), Isa::mul(w.scale, x.scale), acc.products);
-  if constexpr (has_minima<Isa, Format>)
-    acc.minima = Isa::fma(x.sum, Isa::mul(w.minimum, x.scale), acc.minima);
+  acc.products = Isa::fma(Isa::to_f32(sum), joined.scale, acc.products);
+  if constexpr (has_minima<Isa, Format>) acc.minima = Isa::fma(x.sum, joined.minimum, acc.minima);
 }
 
 // One row, one token, one group; weights go straight from memory into the dot. Only the first
 // `quads` quads hold blocks of the row.
 template <class Isa, class Format, int quads = 4>
 [[gnu::always_inline]] inline void dot_group(const std::byte* group, const GroupActivations<Isa>& x,
-                                             const GroupScales<Isa>& scales, GroupSums<Isa>& acc) {
+                                             const GroupScales<Isa>& joined, GroupSums<Isa>& acc) {
   typename Isa::I32x16 sums[4];
   for (int quad = quads; quad < 4; ++quad) sums[quad] = Isa::zero_i();
   for (int quad = 0; quad < quads; ++quad) {
@@ -122,7 +136,7 @@ template <class Isa, class Format, int quads = 4>
     Format::template codes<Isa>(group + 4 * quad * Format::block_bytes, lo, hi);
     sums[quad] = Format::template dot<Isa>(lo, x.q.lo[quad], hi, x.q.hi[quad]);
   }
-  finish_group<Isa, Format>(sums, scales, x, acc);
+  finish_group<Isa, Format>(sums, joined, x, acc);
 }
 
 // The last, partial group of a row. Its blocks past the row's end meet zero activations, so
@@ -167,7 +181,9 @@ void matvec_rows(const WeightRows& weights, std::size_t row, const Q8Batch& x, f
     for (std::size_t r = 0; r < count; ++r) {
       const std::byte* group = first + r * weights.row_bytes + g * group_bytes;
       ahead = prefetch_lines<Isa, group_bytes>(ahead);
-      dot_group<Isa, Format>(group, activations, load_scales<Isa, Format>(group), acc[r]);
+      dot_group<Isa, Format>(group, activations,
+                             join_scales<Isa, Format>(load_scales<Isa, Format>(group), activations),
+                             acc[r]);
     }
   }
   if (rest != 0) {
@@ -176,7 +192,8 @@ void matvec_rows(const WeightRows& weights, std::size_t row, const Q8Batch& x, f
       prefetch_lines<Isa, group_bytes>(ahead);
       ahead += rest * Format::block_bytes;
       const TailGroup<Format> tail(weights, row + r, full_groups, rest);
-      const auto scales = first_scales<Isa, Format>(load_scales<Isa, Format>(tail.data()), rest);
+      const auto scales = join_scales<Isa, Format>(
+          first_scales<Isa, Format>(load_scales<Isa, Format>(tail.data()), rest), activations);
       if (rest <= 8) dot_group<Isa, Format, 2>(tail.data(), activations, scales, acc[r]);
       else dot_group<Isa, Format>(tail.data(), activations, scales, acc[r]);
     }
@@ -198,7 +215,7 @@ template <class Isa, class Format>
   typename Isa::I32x16 sums[4];
   for (int quad = 0; quad < 4; ++quad)
     sums[quad] = Format::template dot<Isa>(w.lo[quad], x.q.lo[quad], w.hi[quad], x.q.hi[quad]);
-  finish_group<Isa, Format>(sums, w.scales, x, acc);
+  finish_group<Isa, Format>(sums, join_scales<Isa, Format>(w.scales, x), x, acc);
 }
 
 // Several tokens: a tile of row_count x token_count accumulators. Weights of a group are unpacked

@@ -12,18 +12,8 @@
 namespace millrace {
 namespace {
 
-// The group's scales (and minima) times those of the activations.
-template <class Isa, class Format>
-[[gnu::always_inline]] inline GroupScales<Isa> join_scales(const GroupScales<Isa>& w,
-                                                           const GroupActivations<Isa>& x) {
-  GroupScales<Isa> out;
-  out.scale = Isa::mul(w.scale, x.scale);
-  if constexpr (has_minima<Isa, Format>) out.minimum = Isa::mul(w.minimum, x.scale);
-  return out;
-}
-
-// The same straight from memory. Powers of two have a shorter way where the ISA scales by them in
-// one step.
+// join_scales() straight from memory. Powers of two have a shorter way where the ISA scales by them
+// in one step.
 template <class Isa, class Format>
 [[gnu::always_inline]] inline GroupScales<Isa> load_joined(const std::byte* group,
                                                            const GroupActivations<Isa>& x) {
@@ -37,31 +27,6 @@ template <class Isa, class Format>
   }
 }
 
-// One row's group, whose first `quads` quads hold blocks of the row; `joined`: the scales of both
-// sides.
-template <class Isa, class Format, int quads = 4>
-[[gnu::always_inline]] inline void dot_joined(const std::byte* group,
-                                              const GroupActivations<Isa>& x,
-                                              const GroupScales<Isa>& joined, GroupSums<Isa>& acc) {
-  typename Isa::I32x16 sums[4];
-  for (int quad = quads; quad < 4; ++quad) sums[quad] = Isa::zero_i();
-  for (int quad = 0; quad < quads; ++quad) {
-    typename Isa::B64 lo, hi;
-    Format::template codes<Isa>(group + 4 * quad * Format::block_bytes, lo, hi);
-    sums[quad] = Format::template dot<Isa>(lo, x.q.lo[quad], hi, x.q.hi[quad]);
-  }
-  auto sum = Isa::reduce_quads(sums);
-  if constexpr (Format::template offset<Isa> != 0) sum = Isa::sub_i(sum, x.surplus);
-  acc.products = Isa::fma(Isa::to_f32(sum), joined.scale, acc.products);
-  if constexpr (has_minima<Isa, Format>) acc.minima = Isa::fma(x.sum, joined.minimum, acc.minima);
-}
-
-template <class Isa, class Format>
-[[gnu::always_inline]] inline typename Isa::F32x16 joined_sums(const GroupSums<Isa>& acc) {
-  if constexpr (has_minima<Isa, Format>) return Isa::add(acc.products, acc.minima);
-  else return acc.products;
-}
-
 // The last, partial group of one row: the first `blocks` of its blocks.
 template <class Isa, class Format>
 [[gnu::always_inline]] inline void dot_tail(const WeightRows& weights, std::size_t row,
@@ -70,9 +35,9 @@ template <class Isa, class Format>
   const TailGroup<Format> tail(weights, row, full_groups, blocks);
   const auto scales = first_scales<Isa, Format>(load_scales<Isa, Format>(tail.data()), blocks);
   const auto joined = join_scales<Isa, Format>(scales, x);
-  if (blocks <= 4) dot_joined<Isa, Format, 1>(tail.data(), x, joined, acc);
-  else if (blocks <= 8) dot_joined<Isa, Format, 2>(tail.data(), x, joined, acc);
-  else dot_joined<Isa, Format>(tail.data(), x, joined, acc);
+  if (blocks <= 4) dot_group<Isa, Format, 1>(tail.data(), x, joined, acc);
+  else if (blocks <= 8) dot_group<Isa, Format, 2>(tail.data(), x, joined, acc);
+  else dot_group<Isa, Format>(tail.data(), x, joined, acc);
 }
 
 // Rows one after the other, so that the hardware sees one stream; the activations were put
@@ -95,8 +60,8 @@ template <class Isa, class Format>
     clear(acc);
     for (std::size_t g = 0; g < full_groups; ++g, group += group_bytes) {
       prefetch_lines<Isa, group_bytes>(group + stream_distance);
-      dot_joined<Isa, Format>(group, activations[g],
-                              load_joined<Isa, Format>(group, activations[g]), acc);
+      dot_group<Isa, Format>(group, activations[g], load_joined<Isa, Format>(group, activations[g]),
+                             acc);
     }
     if (rest != 0) {
       prefetch_lines<Isa, group_bytes>(group + stream_distance);
@@ -129,7 +94,7 @@ template <class Isa, class Format>
     prefetch_lines<Isa, group_bytes>(group + stream_distance);
     GroupSums<Isa> acc;
     clear(acc);
-    dot_joined<Isa, Format>(group, activations, load_joined<Isa, Format>(group, activations), acc);
+    dot_group<Isa, Format>(group, activations, load_joined<Isa, Format>(group, activations), acc);
     alignas(64) float lanes[group_blocks];
     Isa::store(lanes, Isa::group_order(joined_sums<Isa, Format>(acc)));
     for (std::size_t i = 0; i < together; ++i)

@@ -39,11 +39,6 @@ struct Avx2PanelOf : Base {
                         {high(v[0].hi, v[1].hi), high(v[2].hi, v[3].hi)}};
     for (int i = 0; i < 4; ++i) v[i] = out[i];
   }
-  static B64 spread4(const std::int8_t* p) {
-    std::int32_t word;
-    std::memcpy(&word, p, sizeof word);
-    return {_mm256_set1_epi32(word), _mm256_set1_epi32(word)};
-  }
   static I32x16 dot4_i(const I32x16& sum, const B64& w, const B64& a) {
     return {_mm256_add_epi32(sum.lo, Base::dot_i_half(w.lo, a.lo)),
             _mm256_add_epi32(sum.hi, Base::dot_i_half(w.hi, a.hi))};

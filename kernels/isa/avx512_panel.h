@@ -36,11 +36,6 @@ struct Avx512PanelOf : Base {
     v[2] = _mm512_shuffle_i32x4(front_high, back_high, 0x88);
     v[3] = _mm512_shuffle_i32x4(front_high, back_high, 0xdd);
   }
-  static B64 spread4(const std::int8_t* p) {
-    std::int32_t word;
-    __builtin_memcpy(&word, p, sizeof word);
-    return _mm512_set1_epi32(word);
-  }
   static I32x16 dot4_i(I32x16 sum, B64 w, B64 a) {
     return _mm512_add_epi32(sum, _mm512_madd_epi16(Base::signed_pairs(w, a), _mm512_set1_epi16(1)));
   }

@@ -30,9 +30,6 @@ struct ScalarPanel : ScalarSuper {
     for (int i = 0; i < 4; ++i) v[i] = out[i];
   }
   // Four bytes in every 32-bit lane.
-  static B64 spread4(const std::int8_t* p) {
-    return map_b([&](int i) { return p[i % 4]; });
-  }
   // sum + the dot of four bytes in each lane; w as in dot_biased.
   static I32x16 dot4_i(const I32x16& sum, const B64& w, const B64& a) {
     return map_i([&](int lane) {

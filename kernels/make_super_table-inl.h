@@ -11,7 +11,7 @@
 #include "kernels/matmul_fp4-inl.h"
 #include "kernels/matmul_nvfp4-inl.h"
 #include "kernels/matmul_scaled-inl.h"
-#include "kernels/matmul_super-inl.h"
+#include "kernels/matvec_super-inl.h"
 #include "kernels/quantize_super-inl.h"
 
 namespace millrace {
@@ -20,7 +20,7 @@ namespace {
 template <class Isa, class Format>
 consteval void add_super_type(WeightKernels& table, DType type) {
   const auto id = static_cast<std::size_t>(type);
-  table.matmul_q8_super[id] = &matmul_q8_super<Isa, Format>;
+  table.matmul_q8_super[id] = &product_q8_super<Isa, Format>;
   table.matmul_f32[id] = &matmul_f32_super<Isa, Format>;
   table.decode_row[id] = &decode_row_super<Isa, Format>;
 }

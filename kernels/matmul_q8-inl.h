@@ -111,6 +111,15 @@ template <class Isa, class Format>
   return Isa::tree_sum(Isa::group_order(joined_sums<Isa, Format>(acc)));
 }
 
+// The sums of the group's blocks. A format may say how large its unsigned codes are.
+template <class Isa, class Format>
+[[gnu::always_inline]] inline typename Isa::I32x16 block_sums(
+    const typename Isa::I32x16 (&sums)[4]) {
+  if constexpr (requires { Isa::template reduce_small_quads<Format::largest>(sums); })
+    return Isa::template reduce_small_quads<Format::largest>(sums);
+  else return Isa::reduce_quads(sums);
+}
+
 // Adds the group's 16 products to acc; `sums` are the dots of the four quads, `joined` the scales
 // of both sides.
 template <class Isa, class Format>
@@ -118,7 +127,7 @@ template <class Isa, class Format>
                                                 const GroupScales<Isa>& joined,
                                                 const GroupActivations<Isa>& x,
                                                 GroupSums<Isa>& acc) {
-  auto sum = Isa::reduce_quads(sums);
+  auto sum = block_sums<Isa, Format>(sums);
   if constexpr (Format::template offset<Isa> != 0) sum = Isa::sub_i(sum, x.surplus);
   acc.products = Isa::fma(Isa::to_f32(sum), joined.scale, acc.products);
   if constexpr (has_minima<Isa, Format>) acc.minima = Isa::fma(x.sum, joined.minimum, acc.minima);

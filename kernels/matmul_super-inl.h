@@ -90,7 +90,7 @@ void matvec_super(const WeightRows& weights, std::size_t row, const Q8SuperBatch
       SuperHeader<Isa> header;
       Format::template header<Isa>(rows.at, header);
       products[i] = dot_rows<Isa, Format>(rows, header, activations);
-      if constexpr (summed) minima[i] = dot_minima<Isa, Format>(header, activations);
+      if constexpr (summed) minima[i] = dot_minima<Isa, Format>(header, activations.sum);
       words[i] = header.words;
       rows.advance(Format::block_bytes);
       q += super_values;
@@ -144,7 +144,7 @@ void matmul_super_tile(const WeightRows& weights, std::size_t row, const Q8Super
       for (std::size_t r = 0; r < super_rows; ++r)
         dot_super<Isa, Format>(codes[r], activations, dots[r]);
       products[t] = join_dots<Isa, Format>(dots, header);
-      if constexpr (summed) minima[t] = dot_minima<Isa, Format>(header, activations);
+      if constexpr (summed) minima[t] = dot_minima<Isa, Format>(header, activations.sum);
       scale[t] = x.scale[from * x.block_stride + b];
     }
     const typename Isa::I32x16 words[4] = {header.words, header.words, header.words, header.words};

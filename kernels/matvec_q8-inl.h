@@ -42,8 +42,7 @@ template <class Isa, class Format>
 
 // Rows one after the other, so that the hardware sees one stream; the activations were put
 // into group order once for all of them.
-inline constexpr std::size_t ordered_groups_max = 24;     // 12288 columns
-inline constexpr std::size_t stream_distance = 8 * 1024;  // bytes that prefetches run ahead
+inline constexpr std::size_t ordered_groups_max = 24;  // 12288 columns
 
 template <class Isa, class Format>
 [[gnu::noinline]] void matvec_in_order(const WeightRows& weights, const Q8Batch& x, float* y) {

@@ -8,7 +8,8 @@
 namespace millrace {
 namespace {
 
-inline constexpr std::size_t prefetch_distance = 4096;  // bytes past the end of the tile at work
+inline constexpr std::size_t prefetch_distance = 4096;    // bytes past the end of the tile at work
+inline constexpr std::size_t stream_distance = 8 * 1024;  // where rows go one after the other
 
 // `at` may lie past the weights: a prefetch never faults.
 template <class Isa, std::size_t bytes>

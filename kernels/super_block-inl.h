@@ -39,6 +39,12 @@ constexpr std::size_t unit_at(SuperLayout layout, std::size_t vector, std::size_
 // last halves of the same four sub-blocks. Then dots are summed first and scaled afterwards, four
 // rows together; the others multiply each pair of products by its scale.
 
+// Policies with FourSums take the rows of a matvec one after the other (matvec_super-inl.h).
+template <class Isa>
+inline constexpr bool rows_in_order = requires {
+  typename Isa::FourSums;
+};
+
 // Four rows' scales; a format fills what it uses.
 template <class Isa>
 struct SuperHeader {
@@ -186,15 +192,15 @@ template <class Isa, class Format>
 // in four parts a row.
 template <class Isa, class Format>
 [[gnu::always_inline]] inline typename Isa::I32x16 dot_minima(const SuperHeader<Isa>& header,
-                                                              const SuperActivations<Isa>& x) {
+                                                              const typename Isa::B64 (&sum)[2]) {
   const auto& of = [&header]() -> const auto& {
     if constexpr (Format::has_minima) return header.minimum;
     else return header.scale;
   }
   ();
-  auto sum = Isa::madd(of[0], x.sum[0]);
-  if constexpr (Format::sub_scales == 16) sum = Isa::add_i(sum, Isa::madd(of[1], x.sum[1]));
-  return sum;
+  auto total = Isa::madd(of[0], sum[0]);
+  if constexpr (Format::sub_scales == 16) total = Isa::add_i(total, Isa::madd(of[1], sum[1]));
+  return total;
 }
 
 // Values of one super-block: fl(d * scale * (code - offset) - dmin * minimum); both products are

@@ -50,8 +50,33 @@ struct FormatIQ4_XS {
     out.pair_scale[1] = Isa::add_i(
         Isa::template byte_of_each<0, 1, 2, 3>(Isa::template spread_words<1, 1, 1, 1>(scales)),
         less);
-    if constexpr (bias<Isa> != 0)
+    if constexpr (rows_in_order<Isa>) word_scales<Isa>(front, out);
+    else if constexpr (bias<Isa> != 0)
       out.scale[0] = Isa::add_w(Isa::widen_low(Isa::bytes(scales)), -32);
+  }
+  // The same in 16 bits each: a nibble is brought to bits 10 to 13 by a product, the two bits above
+  // it to the top by another.
+  template <class Isa>
+  [[gnu::always_inline]] static void word_scales(const typename Isa::B64& front,
+                                                 SuperHeader<Isa>& out) {
+    static constexpr ByteOrder nibble_bytes{4, 0x80, 4, 0x80, 5, 0x80, 5, 0x80,
+                                            6, 0x80, 6, 0x80, 7, 0x80, 7, 0x80};
+    static constexpr ByteOrder nibble_bits{0x0f, 0, 0xf0, 0, 0x0f, 0, 0xf0, 0,
+                                           0x0f, 0, 0xf0, 0, 0x0f, 0, 0xf0, 0};
+    static constexpr ByteOrder nibble_weights{0, 4, 0x40, 0, 0, 4, 0x40, 0,
+                                              0, 4, 0x40, 0, 0, 4, 0x40, 0};
+    static constexpr ByteOrder high_bytes{2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3};
+    static constexpr ByteOrder high_weights{0,    0x40, 0,    0x10, 0, 4, 0, 1,
+                                            0x40, 0,    0x10, 0,    4, 0, 1, 0};
+    static constexpr ByteOrder high_bits{0, 0xc0, 0, 0xc0, 0, 0xc0, 0, 0xc0,
+                                         0, 0xc0, 0, 0xc0, 0, 0xc0, 0, 0xc0};
+    const auto nibbles = Isa::and_b(Isa::shuffle(front, lane_bytes<Isa>(nibble_bytes)),
+                                    lane_bytes<Isa>(nibble_bits));
+    const auto high = Isa::shuffle(front, lane_bytes<Isa>(high_bytes));
+    const auto six = Isa::or_b(
+        Isa::mul_w(nibbles, lane_bytes<Isa>(nibble_weights)),
+        Isa::and_b(Isa::mul_w(high, lane_bytes<Isa>(high_weights)), lane_bytes<Isa>(high_bits)));
+    out.scale[0] = Isa::add_w(Isa::template shr_w<10>(six), -32);
   }
   template <class Isa>
   [[gnu::always_inline]] static typename Isa::F32x16 factors(const typename Isa::I32x16& words) {

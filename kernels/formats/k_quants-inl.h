@@ -21,7 +21,8 @@ template <class Isa>
   return Isa::words(Isa::load_rows(rows, offset));
 }
 
-// Where each byte of a 16-byte lane comes from; 0 after the given ones.
+// Where each byte of a 16-byte lane comes from (0x80: a zero, and after the given ones), or other
+// bytes of a lane.
 struct ByteOrder {
   std::byte from[16];
   template <class... Index>
@@ -63,6 +64,7 @@ struct KQuant8 : KQuant {
   [[gnu::always_inline]] static void header(const std::byte* const (&rows)[super_rows],
                                             SuperHeader<Isa>& out) {
     out.words = row_words<Isa>(rows, 0);  // d dmin | k0 | k1 | k2
+    if constexpr (rows_in_order<Isa>) word_scales<Isa>(out);
     // Bytes: scales 0..3 and minima 0..3 are the low bits of k0 and k1; the others have their low
     // four bits in k2 and their high two above those of k0 and k1.
     const auto front = Isa::template pick_each<1, 1, 2, 2>(out.words);
@@ -77,7 +79,30 @@ struct KQuant8 : KQuant {
     const auto scales = Isa::template spread_words<0, 0, 1, 1>(both);
     out.pair_scale[0] = Isa::template byte_of_each<0, 2, 0, 2>(scales);
     out.pair_scale[1] = Isa::template byte_of_each<1, 3, 1, 3>(scales);
-    out.minimum[0] = Isa::widen_high(Isa::bytes(both));
+    if constexpr (!rows_in_order<Isa>) out.minimum[0] = Isa::widen_high(Isa::bytes(both));
+  }
+  // The same in 16 bits each: the low bits and the high two meet as a pair of bytes and are added
+  // as multiples of 1/4 (scales) and 1/16 of their places.
+  template <class Isa>
+  [[gnu::always_inline]] static void word_scales(SuperHeader<Isa>& out) {
+    static constexpr ByteOrder scale_bytes{4,  0x80, 5,  0x80, 6,  0x80, 7,  0x80,
+                                           12, 4,    13, 5,    14, 6,    15, 7};
+    static constexpr ByteOrder minimum_bytes{8,  0x80, 9,  0x80, 10, 0x80, 11, 0x80,
+                                             12, 8,    13, 9,    14, 10,   15, 11};
+    static constexpr ByteOrder scale_bits{0x3f, 0,    0x3f, 0,    0x3f, 0,    0x3f, 0,
+                                          0x0f, 0xc0, 0x0f, 0xc0, 0x0f, 0xc0, 0x0f, 0xc0};
+    static constexpr ByteOrder minimum_bits{0x3f, 0,    0x3f, 0,    0x3f, 0,    0x3f, 0,
+                                            0xf0, 0xc0, 0xf0, 0xc0, 0xf0, 0xc0, 0xf0, 0xc0};
+    static constexpr ByteOrder scale_weights{4, 0, 4, 0, 4, 0, 4, 0, 4, 1, 4, 1, 4, 1, 4, 1};
+    static constexpr ByteOrder minimum_weights{16, 0, 16, 0, 16, 0, 16, 0, 1, 4, 1, 4, 1, 4, 1, 4};
+    const auto front = Isa::bytes(out.words);
+    out.scale[0] = Isa::template weigh_pairs<2>(
+        Isa::and_b(Isa::shuffle(front, lane_bytes<Isa>(scale_bytes)), lane_bytes<Isa>(scale_bits)),
+        lane_bytes<Isa>(scale_weights));
+    out.minimum[0] =
+        Isa::template weigh_pairs<4>(Isa::and_b(Isa::shuffle(front, lane_bytes<Isa>(minimum_bytes)),
+                                                lane_bytes<Isa>(minimum_bits)),
+                                     lane_bytes<Isa>(minimum_weights));
   }
   template <class Isa>
   [[gnu::always_inline]] static typename Isa::F32x16 factors(const typename Isa::I32x16& words) {

@@ -19,6 +19,7 @@ constexpr Mxfp4Table mxfp4_unsigned{mxfp4_code_offset};
 
 struct FormatMxfp4 {
   static constexpr std::size_t block_bytes = sizeof(BlockMxfp4);
+  static constexpr unsigned largest = 2 * mxfp4_code_offset;
   static constexpr std::size_t nibbles = offsetof(BlockMxfp4, q);  // all that codes are made of
 
   template <class Isa>
@@ -47,10 +48,14 @@ struct FormatMxfp4 {
   // 2^(e - 128), subnormal for e < 2: the larger of two bit patterns, each right on its side.
   template <class Isa>
   [[gnu::always_inline]] static typename Isa::F32x16 scales(const std::byte* group) {
-    const auto e = Isa::template gather_u8<block_bytes>(group);
-    const auto normal = Isa::template shl_i<23>(Isa::sub_i(e, Isa::set1_i(1)));
-    const auto subnormal = Isa::template shl_i<21>(Isa::add_i(e, Isa::set1_i(1)));
-    return Isa::from_bits(Isa::max_i(normal, subnormal));
+    if constexpr (requires { Isa::gather_powers(group); }) {
+      return Isa::gather_powers(group);
+    } else {
+      const auto e = Isa::template gather_u8<block_bytes>(group);
+      const auto normal = Isa::template shl_i<23>(Isa::sub_i(e, Isa::set1_i(1)));
+      const auto subnormal = Isa::template shl_i<21>(Isa::add_i(e, Isa::set1_i(1)));
+      return Isa::from_bits(Isa::max_i(normal, subnormal));
+    }
   }
 
   static constexpr std::size_t step_vectors = 2;

@@ -23,6 +23,7 @@ template <class Block, bool fifth_bit>
 struct NibbleBlocks {
   static constexpr std::size_t block_bytes = sizeof(Block);
   static constexpr std::uint8_t fifth = 16;
+  static constexpr unsigned largest = fifth_bit ? 31 : 15;
 
   template <class Isa>
   [[gnu::always_inline]] static void codes(const std::byte* quad, typename Isa::B64& lo,

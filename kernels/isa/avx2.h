@@ -399,24 +399,74 @@ struct Avx2 {
     return {fold64(fold32(p[0].lo, p[1].lo), fold32(p[2].lo, p[3].lo)),
             fold64(fold32(p[0].hi, p[1].hi), fold32(p[2].hi, p[3].hi))};
   }
+  // The same of codes up to `largest`, whose four partial sums fit 16 bits; with the smaller codes
+  // so do the two that are left of them.
+  template <unsigned largest>
+  static __m256i reduce_small(__m256i a, __m256i b, __m256i c, __m256i d) {
+    static_assert(largest * 127 * 8 < 32768);
+    const __m256i ones = _mm256_set1_epi16(1);
+    const __m256i ab = _mm256_madd_epi16(_mm256_packs_epi32(a, b), ones);
+    const __m256i cd = _mm256_madd_epi16(_mm256_packs_epi32(c, d), ones);
+    if constexpr (largest * 127 * 16 < 32768) {
+      return _mm256_madd_epi16(_mm256_packs_epi32(ab, cd), ones);
+    } else {
+      const __m256 x = _mm256_castsi256_ps(ab);
+      const __m256 y = _mm256_castsi256_ps(cd);
+      return _mm256_add_epi32(_mm256_castps_si256(_mm256_shuffle_ps(x, y, 0x88)),
+                              _mm256_castps_si256(_mm256_shuffle_ps(x, y, 0xdd)));
+    }
+  }
+  template <unsigned largest>
+  static I32x16 reduce_small_quads(const I32x16 (&p)[4]) {
+    return {reduce_small<largest>(p[0].lo, p[1].lo, p[2].lo, p[3].lo),
+            reduce_small<largest>(p[0].hi, p[1].hi, p[2].hi, p[3].hi)};
+  }
+  // The word of each of eight blocks, from windows that begin k words early and so have it at place
+  // k: one blend each, where an insertion takes two steps.
   template <std::size_t stride>
-  static I32x16 gather_u8(const std::byte* p) {
-    const auto at = [p](std::size_t block) { return std::to_integer<char>(p[block * stride]); };
-    const __m128i bytes = _mm_setr_epi8(at(0), at(4), at(8), at(12), at(1), at(5), at(9), at(13),
-                                        at(2), at(6), at(10), at(14), at(3), at(7), at(11), at(15));
-    return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_unpackhi_epi64(bytes, bytes))};
+  static __m128i gather_words(const std::byte* p, int first) {
+    static_assert(stride >= 8);
+    const auto window = [p](int block, int k) {
+      return load_16(p + static_cast<std::size_t>(block) * stride -
+                     static_cast<std::size_t>(2 * k));
+    };
+    __m128i words = window(first, 0);
+    words = _mm_blend_epi16(words, window(first + 4, 1), 1 << 1);
+    words = _mm_blend_epi16(words, window(first + 8, 2), 1 << 2);
+    words = _mm_blend_epi16(words, window(first + 12, 3), 1 << 3);
+    words = _mm_blend_epi16(words, window(first + 1, 4), 1 << 4);
+    words = _mm_blend_epi16(words, window(first + 5, 5), 1 << 5);
+    words = _mm_blend_epi16(words, window(first + 9, 6), 1 << 6);
+    return _mm_blend_epi16(words, window(first + 13, 7), 1 << 7);
   }
   template <std::size_t stride>
   static F32x16 gather_f16(const std::byte* p) {
-    const auto at = [p](std::size_t block) {
-      std::int16_t word;
-      std::memcpy(&word, p + block * stride, sizeof word);
-      return word;
+    return {_mm256_cvtph_ps(gather_words<stride>(p, 0)),
+            _mm256_cvtph_ps(gather_words<stride>(p, 2))};
+  }
+  // 2^(e - 128), subnormal for e < 2, of the first byte e of each of 16 blocks of 17 bytes, in
+  // group order. Of the 32 bytes i, byte 2i is that of block 2i, byte 2i + 17 that of the next.
+  static F32x16 gather_powers(const std::byte* p) {
+    const auto at = [p](int i) {
+      return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32 * i));
     };
-    return {
-        _mm256_cvtph_ps(_mm_setr_epi16(at(0), at(4), at(8), at(12), at(1), at(5), at(9), at(13))),
-        _mm256_cvtph_ps(
-            _mm_setr_epi16(at(2), at(6), at(10), at(14), at(3), at(7), at(11), at(15)))};
+    __m256i bytes = at(0);
+    bytes = _mm256_blend_epi16(bytes, at(1), 1 << 1);
+    bytes = _mm256_blend_epi16(bytes, at(2), 1 << 2);
+    bytes = _mm256_blend_epi16(bytes, at(3), 1 << 3);
+    bytes = _mm256_blend_epi16(bytes, at(4), 1 << 4);
+    bytes = _mm256_blend_epi16(bytes, at(5), 1 << 5);
+    bytes = _mm256_blend_epi16(bytes, at(6), 1 << 6);
+    bytes = _mm256_blend_epi16(bytes, at(7), 1 << 7);
+    const __m256i e = _mm256_shuffle_epi8(
+        bytes, _mm256_setr_epi8(0, -1, 4, -1, 8, -1, 12, -1, 2, -1, 6, -1, 10, -1, 14, -1,  //
+                                1, -1, 5, -1, 9, -1, 13, -1, 3, -1, 7, -1, 11, -1, 15, -1));
+    // Upper halves of floats: the larger of two bit patterns, each right on its side.
+    const __m256i one = _mm256_set1_epi16(1);
+    const __m256i half = _mm256_max_epi16(_mm256_slli_epi16(_mm256_sub_epi16(e, one), 7),
+                                          _mm256_slli_epi16(_mm256_add_epi16(e, one), 5));
+    const __m256i zero = _mm256_setzero_si256();
+    return from_bits({_mm256_unpacklo_epi16(zero, half), _mm256_unpackhi_epi16(zero, half)});
   }
   static F32x16 group_order(const F32x16& a) {
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);

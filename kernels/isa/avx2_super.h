@@ -217,7 +217,45 @@ struct Avx2SuperOf : Base {
   }
 };
 
-using Avx2Super = Avx2SuperOf<Avx2>;
+struct Avx2Super : Avx2SuperOf<Avx2> {
+  static __m256i pair_sums_both(__m256i u_lo, __m256i a_lo, __m256i u_hi, __m256i a_hi) {
+    return _mm256_add_epi16(_mm256_maddubs_epi16(u_lo, a_lo), _mm256_maddubs_epi16(u_hi, a_hi));
+  }
+  static I32x16 multiply_add_both(const I32x16& acc, const B64& u_lo, const B64& a_lo,
+                                  const B64& u_hi, const B64& a_hi, const B64& scale) {
+    return add_i(acc, madd({pair_sums_both(u_lo.lo, a_lo.lo, u_hi.lo, a_hi.lo),
+                            pair_sums_both(u_lo.hi, a_lo.hi, u_hi.hi, a_hi.hi)},
+                           scale));
+  }
+  static B64 and_b(const B64& a, const B64& b) {
+    return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)};
+  }
+  static B64 mul_w(const B64& a, const B64& b) {
+    return {_mm256_mullo_epi16(a.lo, b.lo), _mm256_mullo_epi16(a.hi, b.hi)};
+  }
+  template <int n>
+  static B64 shr_w(const B64& a) {
+    return {_mm256_srli_epi16(a.lo, n), _mm256_srli_epi16(a.hi, n)};
+  }
+  template <int n>
+  static B64 weigh_pairs(const B64& a, const B64& weights) {
+    return shr_w<n>(
+        {_mm256_maddubs_epi16(a.lo, weights.lo), _mm256_maddubs_epi16(a.hi, weights.hi)});
+  }
+  using FourSums = __m256i;  // in two parts each
+  static FourSums four_zeros() { return _mm256_setzero_si256(); }
+  static FourSums four_sums(const I32x16 (&p)[4]) {
+    return fold64(fold32(add_halves(p[0]), add_halves(p[1])),
+                  fold32(add_halves(p[2]), add_halves(p[3])));
+  }
+  static __m256i add_parts(const FourSums& a, const FourSums& b) {
+    return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20),
+                            _mm256_permute2x128_si256(a, b, 0x31));
+  }
+  static I32x16 join_sums(const FourSums (&f)[4]) {
+    return group_order_i({add_parts(f[0], f[1]), add_parts(f[2], f[3])});
+  }
+};
 
 }  // namespace
 }  // namespace millrace

@@ -1,0 +1,175 @@
+// Products of super-blocks of 256 values with one token's activations: decode, on ISAs of few
+// registers. Rows go one after the other, a single stream for the hardware; what four rows are in
+// matmul_super-inl.h, four neighbouring super-blocks of a row (a quad) are here.
+#pragma once
+
+#include "kernels/matmul_super-inl.h"
+
+namespace millrace {
+namespace {
+
+inline constexpr std::size_t ordered_supers_max = 48;  // 12288 columns
+inline constexpr std::size_t group_supers = 16;
+
+// One token's activations, brought into order once for all rows. Where rows are shorter than a
+// group, as many as it holds go through it together: the activations are repeated for each of them.
+template <class Isa>
+struct OrderedSupers {
+  SuperActivations<Isa> block[ordered_supers_max];
+  typename Isa::B64 sum[ordered_supers_max / 4][2];               // lane r: of block r of a quad
+  typename Isa::F32x16 scale[ordered_supers_max / group_supers];  // in group order
+};
+
+// A block's sums, as dot_minima() takes those of a quad: lane r has block r's.
+template <class Format>
+[[gnu::always_inline]] inline void place_sums(const std::int16_t* sum, std::size_t r,
+                                              std::int16_t (&out)[2][32]) {
+  for (std::size_t i = 0; i < Format::sub_scales; ++i) {
+    std::int32_t one = sum[16 / Format::sub_scales * i];
+    if (Format::sub_scales == 8) one += sum[2 * i + 1];
+    out[i / 8][8 * r + i % 8] = static_cast<std::int16_t>(one);
+  }
+}
+
+template <class Isa, class Format>
+[[gnu::always_inline]] inline void order_supers(const Q8SuperBatch& x, std::size_t blocks,
+                                                std::size_t rows, OrderedSupers<Isa>& out) {
+  alignas(64) std::int16_t sums[ordered_supers_max / 4][2][32] = {};
+  alignas(64) float scale[ordered_supers_max] = {};
+  for (std::size_t at = 0; at < rows * blocks; ++at) {
+    const std::size_t b = at % blocks;
+    const std::int16_t* const sum = x.sum + b * super_values / 16;
+    out.block[at] = load_super<Isa, Format>(x.q + b * super_values, sum);
+    place_sums<Format>(sum, at % 4, sums[at / 4]);
+    scale[at] = x.scale[b];
+  }
+  for (std::size_t quad = 0; quad < ordered_supers_max / 4; ++quad)
+    for (std::size_t half = 0; half < 2; ++half)
+      out.sum[quad][half] = Isa::load_b64(sums[quad][half]);
+  for (std::size_t group = 0; group < ordered_supers_max / group_supers; ++group)
+    out.scale[group] = Isa::group_order(Isa::load(scale + group_supers * group));
+}
+
+// Sixteen parts of the scaled sum of a quad's block.
+template <class Isa, class Format, int block>
+[[gnu::always_inline]] inline typename Isa::I32x16 dot_ordered(const std::byte* at,
+                                                               const SuperHeader<Isa>& header,
+                                                               const SuperActivations<Isa>& x) {
+  if constexpr (!Format::paired) {
+    typename Isa::I32x16 dots[2];
+    dot_super<Isa, Format>(unpack_super<Isa, Format, block>(at, header), x, dots);
+    return dots[0];
+  } else {
+    typename Isa::B64 code[4];
+    Format::template codes<Isa>(at, code);
+    const auto scales = Isa::template spread_lanes<block>(header.scale[0], header.scale[0]);
+    auto sum = Isa::zero_i();
+    for (std::size_t lo = 0; lo < 4; lo += 2) {
+      const std::size_t hi = lo + 1;
+      const auto order = Isa::load_b64(scale_order<Format::layout, Format::sub_scales>.at[lo]);
+      const auto scale = Isa::shuffle(scales, order);
+      if constexpr (Format::template signed_codes<Isa>) {
+        sum = Isa::multiply_add_signed(sum, code[lo], x.q[lo], x.magnitude[lo], scale);
+        sum = Isa::multiply_add_signed(sum, code[hi], x.q[hi], x.magnitude[hi], scale);
+      } else {
+        sum = Isa::multiply_add_both(sum, code[lo], x.q[lo], code[hi], x.q[hi], scale);
+      }
+    }
+    return sum;
+  }
+}
+
+// What a quad of super-blocks gives.
+template <class Isa>
+struct QuadSums {
+  typename Isa::FourSums products[4];
+  typename Isa::I32x16 minima[4];
+  typename Isa::I32x16 words[4];
+};
+
+// The first `count` blocks of quad `quad` of four.
+template <class Isa, class Format>
+[[gnu::always_inline]] inline void dot_quad(const std::byte* at, std::size_t count,
+                                            const SuperActivations<Isa>* x,
+                                            const typename Isa::B64 (&sum)[2], std::size_t quad,
+                                            QuadSums<Isa>& out) {
+  static constexpr std::byte none[Format::block_bytes] = {};
+  const auto block = [&](std::size_t i) { return i < count ? at + i * Format::block_bytes : none; };
+  const std::byte* const blocks[4] = {at, block(1), block(2), block(3)};
+  SuperHeader<Isa> header;
+  Format::template header<Isa>(blocks, header);
+  typename Isa::I32x16 dots[4];
+  dots[0] = dot_ordered<Isa, Format, 0>(at, header, x[0]);
+  dots[1] = count > 1 ? dot_ordered<Isa, Format, 1>(blocks[1], header, x[1]) : Isa::zero_i();
+  dots[2] = count > 2 ? dot_ordered<Isa, Format, 2>(blocks[2], header, x[2]) : Isa::zero_i();
+  dots[3] = count > 3 ? dot_ordered<Isa, Format, 3>(blocks[3], header, x[3]) : Isa::zero_i();
+  out.products[quad] = Isa::four_sums(dots);
+  if constexpr (has_sums<Isa, Format>) out.minima[quad] = dot_minima<Isa, Format>(header, sum);
+  out.words[quad] = header.words;
+}
+
+// The canonical accumulators of `blocks` blocks, of one row or of short ones.
+template <class Isa, class Format>
+[[gnu::always_inline]] inline typename Isa::F32x16 dot_supers(const std::byte* at,
+                                                              std::size_t blocks,
+                                                              const OrderedSupers<Isa>& x) {
+  constexpr std::size_t quad_bytes = 4 * Format::block_bytes;
+  SuperSums<Isa> acc = {Isa::zero(), Isa::zero()};
+  for (std::size_t b = 0; b < blocks; b += group_supers) {
+    QuadSums<Isa> sums;
+    for (std::size_t quad = 0; quad < 4; ++quad) {
+      const std::size_t first = b + 4 * quad;
+      if (first < blocks) {
+        prefetch_lines<Isa, quad_bytes>(at + stream_distance);
+        dot_quad<Isa, Format>(at, blocks - first, x.block + first, x.sum[first / 4], quad, sums);
+        at += quad_bytes;
+      } else {
+        sums.products[quad] = Isa::four_zeros();
+        sums.minima[quad] = sums.words[quad] = Isa::zero_i();
+      }
+    }
+    const auto minima = has_sums<Isa, Format> ? Isa::reduce_quads(sums.minima) : Isa::zero_i();
+    step_super<Isa, Format>(Isa::join_sums(sums.products), minima,
+                            Isa::template pick_words<Format::factor_word>(sums.words),
+                            x.scale[b / group_supers], acc);
+  }
+  return Isa::group_order(total_super<Isa, Format>(acc));
+}
+
+template <class Isa, class Format>
+[[gnu::noinline]] void matvec_super_in_order(const WeightRows& weights, const Q8SuperBatch& x,
+                                             float* y) {
+  const std::size_t blocks = weights.columns / super_values;
+  const bool close = weights.row_bytes == blocks * Format::block_bytes;
+  std::size_t together = close && blocks < group_supers ? group_supers / blocks : 1;
+  OrderedSupers<Isa> ordered;
+  order_supers<Isa, Format>(x, blocks, together, ordered);
+  for (std::size_t row = 0; row < weights.rows; row += together) {
+    if (weights.rows - row < together) together = 1;
+    const auto sums =
+        dot_supers<Isa, Format>(weights.data + row * weights.row_bytes, together * blocks, ordered);
+    if (together == 1) {
+      y[row] = Isa::tree_sum(sums);
+    } else {
+      alignas(64) float lanes[16];
+      Isa::store(lanes, sums);
+      for (std::size_t i = 0; i < together; ++i)
+        y[row + i] = Isa::tree_sum(Isa::load_first(lanes + i * blocks, blocks));
+    }
+  }
+}
+
+// Any number of tokens.
+template <class Isa, class Format>
+void product_q8_super(const WeightRows& weights, const Q8SuperBatch& x, std::size_t tokens,
+                      float* y, std::size_t y_stride) {
+  if constexpr (rows_in_order<Isa>) {
+    const std::size_t blocks = weights.columns / super_values;
+    if (tokens == 1 && blocks <= ordered_supers_max)
+      return matvec_super_in_order<Isa, Format>(weights, x, y);
+  }
+  matmul_q8_super<Isa, Format>(weights, x, tokens, y, y_stride);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "kernels/kernel_table.h"
 #include "model/cache_rows.h"
@@ -62,6 +63,13 @@ class CompressedRows {
     const std::uint32_t block = position / layout_.ratio + 1;
     const std::uint32_t oldest = block > layout_.halves ? block - layout_.halves : 0;
     return position <= next_ && next_ <= oldest * layout_.ratio + layout_.pending();
+  }
+  // Becomes what `from`, of the same layout, which keeps(position), has of positions below it.
+  void copy_from(const CompressedRows& from, std::uint32_t position) noexcept {
+    if (layout_.ratio == 0) return;
+    std::memcpy(rows_, from.rows_, position / layout_.ratio * row_bytes());
+    std::memcpy(pending_, from.pending_, layout_.pending_bytes());
+    next_ = position;
   }
 
  private:

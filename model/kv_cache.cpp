@@ -198,6 +198,26 @@ void KvCache::make_room(LayerIndex index, std::uint32_t first, std::uint32_t cou
   layer.origin = kept;
 }
 
+void KvCache::copy_from(const KvCache& from, std::uint32_t count) noexcept {
+  MILLRACE_CHECK(from.type_ == type_ && from.context_ == context_ && from.keeps(count));
+  for (LayerIndex index = 0; index < layers_.size(); ++index) {
+    Layer& layer = layers_[index];
+    const Layer& source = from.layers_[index];
+    layer.origin = layer.layout.window == 0 ? 0 : first_visible(count, layer.layout.window);
+    const std::uint32_t row = layer.origin - source.origin;
+    const std::size_t rows = count - layer.origin;
+    for (std::uint32_t head = 0; head < layer.layout.heads; ++head) {
+      std::memcpy(key_row(layer, head, 0), from.key_row(source, head, row),
+                  rows * cache_rows::bytes(layer.layout.key, type_));
+      if (!layer.layout.values_in_keys)
+        std::memcpy(value_row(layer, head, 0), from.value_row(source, head, row),
+                    rows * cache_rows::bytes(layer.layout.value, type_));
+    }
+    layer.pooled.copy_from(source.pooled, count);
+    layer.index.copy_from(source.index, count);
+  }
+}
+
 void KvCache::store(const KernelTable& kernels, LayerIndex index, std::uint32_t position,
                     const float* k, const float* v) {
   const Layer& layer = layers_[index];

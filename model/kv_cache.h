@@ -54,8 +54,13 @@ class KvCache {
   // Before positions first .. first + count - 1 of a layer are stored: a windowed layer moves on if
   // they would not fit. first is 0, or a position that keeps() allows.
   void make_room(LayerIndex layer, std::uint32_t first, std::uint32_t count) noexcept;
+  // Whether make_room() has to be called for a layer.
+  bool moves(LayerIndex layer) const noexcept { return layers_[layer].layout.window > 0; }
   // Whether the sequence may go on from `position`: all that it would look back at is still there.
   bool keeps(std::uint32_t position) const noexcept;
+  // Becomes the first `count` positions of `from`, a cache of the same shape that keeps(count):
+  // those of them that the sequence will look back at.
+  void copy_from(const KvCache& from, std::uint32_t count) noexcept;
   // Stores one position: heads x key values, heads x value values (none if they lie in the keys).
   void store(const KernelTable& kernels, LayerIndex layer, std::uint32_t position, const float* k,
              const float* v);

@@ -54,6 +54,15 @@ bool RecurrentState::keeps(std::uint32_t position) const noexcept {
          });
 }
 
+void RecurrentState::copy_from(const RecurrentState& from) noexcept {
+  MILLRACE_CHECK(from.layers_.size() == layers_.size());
+  for (LayerIndex layer = 0; layer < layers_.size(); ++layer) {
+    if (layers_[layer].data == nullptr) continue;
+    std::copy_n(from.layers_[layer].data, layer_floats(sizes_), layers_[layer].data);
+    layers_[layer].next = from.layers_[layer].next;
+  }
+}
+
 float* RecurrentState::conv_row(LayerIndex layer, std::uint32_t position) noexcept {
   return layers_[layer].data + position % conv_rows(sizes_) * sizes_.channels();
 }

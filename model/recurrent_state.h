@@ -26,6 +26,8 @@ class RecurrentState {
   void begin(LayerIndex layer, std::uint32_t first, std::uint32_t count) noexcept;
   // Whether the sequence may go on from `position`.
   bool keeps(std::uint32_t position) const noexcept;
+  // Becomes the state of `from`, of the same shape, behind whatever position it has.
+  void copy_from(const RecurrentState& from) noexcept;
 
   // Inputs of the convolution at a position, `channels` of them; that of one of the last taps - 1.
   float* conv_row(LayerIndex layer, std::uint32_t position) noexcept;

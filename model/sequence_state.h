@@ -25,6 +25,12 @@ struct SequenceState {
   bool keeps(std::uint32_t position) const noexcept {
     return kv.keeps(position) && recurrent.keeps(position);
   }
+  // Becomes what `from`, of the same model and context, which keeps(position), has of the positions
+  // below it.
+  void copy_from(const SequenceState& from, std::uint32_t position) noexcept {
+    kv.copy_from(from.kv, position);
+    recurrent.copy_from(from.recurrent);
+  }
 };
 
 }  // namespace millrace

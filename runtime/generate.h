@@ -61,6 +61,8 @@ struct GenerateResult {
   std::uint64_t state_hash =
       0;  // XXH3-64 of the float32 logits of every step sampled from, in order
   PhaseReport prompt, decode;
+  // Of the prompt: taken over from another sequence of generate_many() instead of computed.
+  std::uint64_t tokens_taken_over = 0;
   std::optional<Error> error;  // finish error or cancelled
 };
 

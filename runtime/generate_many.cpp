@@ -9,11 +9,23 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/counters.h"
+#include "runtime/prompt_sharing.h"
 #include "runtime/sequence_run.h"
 
 namespace millrace {
 
 namespace {
+
+// Tokens that have to be saved for a step more: about as many as one passing over the weights takes
+// as long as, where these are in memory (SmolLM2-135M's shape and little-tales, 2 cores). Where
+// they are read from a drive, a part of a prompt.
+constexpr std::size_t saved_least_in_memory = 32;
+
+std::size_t saved_least(const Plan& plan) {
+  const bool reads = plan.trunk.ring_bytes > 0 || (plan.slots.slots > 0 && !plan.slots.complete);
+  return reads ? std::max<std::size_t>(plan.batch_tokens, saved_least_in_memory)
+               : saved_least_in_memory;
+}
 
 double seconds_between(std::uint64_t from_ns, std::uint64_t to_ns) {
   return static_cast<double>(to_ns - from_ns) * 1e-9;
@@ -30,8 +42,11 @@ struct Runner {
   Piece piece{*this};
   std::unique_ptr<SequenceRun> run;
   std::uint64_t begin_ns = 0, first_ns = 0;
-  bool taken = false;  // its logits, in this step
-  Status status;       // of its own
+  bool taken = false;      // its logits, in this step
+  std::size_t tokens = 0;  // that it takes in this step
+  Runner* twin = nullptr;  // that it waits for, in this step
+  std::uint64_t tokens_taken_over = 0;
+  Status status;  // of its own
 
   Runner(std::size_t index_, ManyTextSink text_) : index(index_), text(text_) {}
 };
@@ -70,14 +85,11 @@ class ManyGeneration {
   // Sequences begin as long as there is room.
   Status admit() {
     while (next_ < options_.size() && alive_.size() < engine_.plan().sequences) {
-      if (idle_.empty()) {
-        MILLRACE_ASSIGN(Session made, engine_.new_session());
-        idle_.push_back(std::move(made));
-      }
+      MILLRACE_ASSIGN(Session session, take_session(options_[next_].prompt));
       auto runner = std::make_unique<Runner>(next_, text_);
+      runner->tokens_taken_over = session.tokens().size();
       MILLRACE_ASSIGN(runner->run, SequenceRun::create(engine_, options_[next_], runner->piece,
-                                                       std::move(idle_.back())));
-      idle_.pop_back();
+                                                       std::move(session)));
       runner->begin_ns = system_clock().now_ns();
       alive_.push_back(std::move(runner));
       ++next_;
@@ -85,52 +97,143 @@ class ManyGeneration {
     return {};
   }
 
-  // All that are alive take their next tokens.
+  // One that is free, with as much of the prompt as it can go on from: the one that has most of it.
+  Result<Session> take_session(std::span<const TokenId> prompt) {
+    if (idle_.empty()) return engine_.new_session();
+    auto best = idle_.begin();
+    std::size_t most = 0;
+    for (auto session = idle_.begin(); session != idle_.end(); ++session) {
+      const std::size_t shared = usable_tokens(prompt, *session);
+      if (shared >= most) {
+        best = session;
+        most = shared;
+      }
+    }
+    Session taken = std::move(*best);
+    idle_.erase(best);
+    taken.take_over(taken, most);
+    return taken;
+  }
+
+  static std::size_t usable_tokens(std::span<const TokenId> prompt, const Session& session) {
+    const std::size_t shared = shared_tokens(prompt, session.tokens());
+    return session.keeps(shared) ? shared : 0;
+  }
+
+  // What a prompt can take over from any other sequence's session, it takes.
+  void take_beginning(Runner& runner) {
+    Session& own = runner.run->session();
+    const Session* best = nullptr;
+    std::size_t most = own.tokens().size();
+    const auto look = [&](const Session& session) {
+      const std::size_t shared = usable_tokens(runner.run->prompt(), session);
+      if (shared <= most) return;
+      best = &session;
+      most = shared;
+    };
+    for (const auto& other : alive_)
+      if (other.get() != &runner) look(other->run->session());
+    for (const Session& session : idle_) look(session);
+    if (best == nullptr) return;
+    runner.tokens_taken_over += most - own.tokens().size();
+    own.take_over(*best, most);
+  }
+
+  // How many tokens each takes in the next step.
+  void plan_step() {
+    prompts_.clear();
+    beginning_.clear();
+    for (const auto& runner : alive_) {
+      runner->taken = false;
+      runner->twin = nullptr;
+      runner->tokens = 1;
+      if (runner->run->started()) continue;
+      take_beginning(*runner);
+      prompts_.push_back({runner->run->prompt(), runner->run->session().tokens().size()});
+      beginning_.push_back(runner.get());
+    }
+    turns_.resize(prompts_.size());
+    plan_turns(prompts_, saved_least(engine_.plan()), turns_);
+    for (std::size_t i = 0; i < turns_.size(); ++i) {
+      beginning_[i]->tokens = turns_[i].tokens;
+      if (turns_[i].twin) beginning_[i]->twin = beginning_[turns_[i].waits_for];
+    }
+  }
+
+  // All that are alive take their next tokens, but for those that wait.
   Status step() {
     if (alive_.empty()) return {};
+    plan_step();
     tokens_.clear();
+    stepping_.clear();
     std::size_t count = 0;
-    bool prompts = false;
     for (const auto& runner : alive_) {
-      const std::span<const TokenId> pending = runner->run->pending();
-      runner->taken = false;
-      prompts |= !runner->run->started();
-      count += pending.size();
-      tokens_.push_back({&runner->run->session(), pending});
+      if (runner->tokens == 0) continue;
+      count += runner->tokens;
+      stepping_.push_back(runner.get());
+      tokens_.push_back({&runner->run->session(), runner->run->pending().first(runner->tokens)});
     }
-    PhaseReport& phase = prompts ? result_.prompt : result_.decode;
+    PhaseReport& phase = beginning_.empty() ? result_.decode : result_.prompt;
     const EngineCounters before = engine_.counters();
-    Status status = engine_.process_together(
-        tokens_, [&](std::size_t i, const float* row) { take(*alive_[i], row); });
+    Status status = engine_.process_together(tokens_, [&](std::size_t i, const float* row) {
+      if (ends_pending(i)) take(*stepping_[i], row);
+    });
     // Bad numbers are those of one: the others go on without it.
     if (!status && status.error().code == ErrorCode::format) status = step_apart(status.error());
+    if (status) copy_twins();
     phase.counters = engine_.counters() - (before - phase.counters);  // added up
     phase.tokens += count;
-    ++(prompts ? result_.prompt_steps : result_.decode_steps);
+    ++(beginning_.empty() ? result_.decode_steps : result_.prompt_steps);
     return status;
   }
 
+  // Whether what goes through of a sequence is all that is pending. While its logits are handed out
+  // its session does not have the tokens yet.
+  bool ends_pending(std::size_t i) const {
+    const std::span<const TokenId> pending = stepping_[i]->run->pending();
+    return tokens_[i].tokens.data() + tokens_[i].tokens.size() == pending.data() + pending.size();
+  }
+
   Status step_apart(const Error& error) {
-    for (std::size_t i = 0; i < alive_.size(); ++i) {
-      Runner& runner = *alive_[i];
-      if (runner.taken) continue;
-      if (alive_.size() == 1 || !runner.run->resumable()) {
-        runner.status = error;
+    const bool one = stepping_.size() == 1;
+    for (Runner* const runner : stepping_) {
+      if (runner->taken) continue;
+      if (one || !runner->run->resumable()) {
+        runner->status = error;
         continue;
       }
       const Status alone =
-          engine_.process(runner.run->session(), tokens_[i].tokens, LogitsWanted::last,
-                          [&](std::size_t, const float* row) { take(runner, row); });
+          engine_.process(runner->run->session(), runner->run->pending(), LogitsWanted::last,
+                          [&](std::size_t, const float* row) { take(*runner, row); });
       if (!alone && alone.error().code != ErrorCode::format) return alone;
-      if (!alone) runner.status = alone;
+      if (!alone) runner->status = alone;
     }
     return {};
   }
 
+  // The logits of a sequence, and of those that wait for the same ones.
   void take(Runner& runner, const float* row) {
+    take_own(runner, row);
+    for (Runner* const other : beginning_)
+      if (other->twin == &runner) take_own(*other, row);
+  }
+
+  void take_own(Runner& runner, const float* row) {
     runner.taken = true;
     runner.status = runner.run->take({row, engine_.spec().hparams.vocabulary});
     if (runner.first_ns == 0) runner.first_ns = system_clock().now_ns();
+  }
+
+  // Those who took another one's logits take its session over, too.
+  void copy_twins() {
+    for (Runner* const runner : beginning_) {
+      if (runner->twin == nullptr || !runner->taken) continue;
+      Session& own = runner->run->session();
+      const std::size_t count = runner->run->prompt().size();
+      MILLRACE_CHECK(runner->twin->run->session().keeps(count));
+      runner->tokens_taken_over += count - own.tokens().size();
+      own.take_over(runner->twin->run->session(), count);
+    }
   }
 
   void end_finished() {
@@ -154,10 +257,10 @@ class ManyGeneration {
     result = runner.run->finish(std::move(status));
     result.prompt.tokens = options_[runner.index].prompt.size();
     result.prompt.seconds = seconds_between(runner.begin_ns, first);
+    result.tokens_taken_over = runner.tokens_taken_over;
     result.decode.tokens = result.ids.empty() ? 0 : result.ids.size() - 1;
     result.decode.seconds = seconds_between(first, now);
     idle_.push_back(runner.run->release());
-    idle_.back().clear();
     alive_.erase(alive_.begin() + static_cast<std::ptrdiff_t>(at));
   }
 
@@ -184,7 +287,11 @@ class ManyGeneration {
   ManyResult result_;
   std::size_t next_ = 0;  // that has not begun
   std::vector<std::unique_ptr<Runner>> alive_;
-  std::vector<SequenceTokens> tokens_;  // of the step, as alive_
+  // Of the step: who takes part, and with what; whose prompt has not gone through, and its turn.
+  std::vector<Runner*> stepping_, beginning_;
+  std::vector<SequenceTokens> tokens_;
+  std::vector<PromptPlace> prompts_;
+  std::vector<PromptTurn> turns_;
   std::vector<Session> idle_;
   std::uint64_t start_ns_ = 0;
 };
@@ -207,6 +314,7 @@ GenerateResult ManyResult::summary() const {
   all.prompt = prompt;
   all.decode = decode;
   // FinishReason goes from good to bad: stop, length, cancelled, error.
+  for (const GenerateResult& each : sequences) all.tokens_taken_over += each.tokens_taken_over;
   const auto worst = std::max_element(
       sequences.begin(), sequences.end(),
       [](const GenerateResult& a, const GenerateResult& b) { return a.finish < b.finish; });

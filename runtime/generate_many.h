@@ -29,10 +29,12 @@ struct ManyResult {
 using ManyTextSink = FunctionRef<void(std::size_t, std::string_view)>;
 
 // Runs Plan::sequences at a time; when one ends, the next one's prompt goes through in the step of
-// the others. Nothing may be traced or dumped (`usage` error), and echo is not used. Errors of a
-// sequence are its own: bad numbers or a failed sample end it alone; failed reads and a cancelled
-// engine end all, those that had not begun included. What generate() refuses beforehand is an error
-// of the call.
+// the others. What prompts begin with alike goes through once (prompt_sharing.h), and the others
+// take it over, also from a sequence that is decoding or has just ended; where a sliding window or
+// a recurrent state has moved on, it goes through again. Nothing may be traced or dumped (`usage`
+// error), and echo is not used. Errors of a sequence are its own: bad numbers or a failed sample
+// end it alone; failed reads and a cancelled engine end all, those that had not begun included.
+// What generate() refuses beforehand is an error of the call.
 Result<ManyResult> generate_many(Engine& engine, std::span<const GenerateOptions> sequences,
                                  ManyTextSink text);
 

@@ -459,7 +459,7 @@ Json sequence_json(const GenerateResult& result) {
   if (result.error) json.set("error", result.error->what);
   json.set("seed", result.seed);
   json.set("state_hash", hash_hex(result.state_hash));
-  json.set("prompt", phase_json(result.prompt));
+  json.set("prompt", phase_json(result.prompt).set("tokens_taken_over", result.tokens_taken_over));
   return json.set("decode", phase_json(result.decode));
 }
 
@@ -486,8 +486,11 @@ std::string report_table(const Engine& engine, const ManyResult& result) {
 }
 
 Json report_json(const Engine& engine, const ManyResult& result) {
-  Json json = report_json(engine, result.summary());
+  const GenerateResult all = result.summary();
+  Json json = report_json(engine, all);
   for (const char* key : {"text", "seed", "state_hash"}) json.set(key, Json());
+  Json prompt = *json.find("prompt");
+  json.set("prompt", prompt.set("tokens_taken_over", all.tokens_taken_over));
   Json decode = *json.find("decode");
   decode.set("steps", result.decode_steps);
   decode.set("bytes_per_step", bytes_per_step(result));

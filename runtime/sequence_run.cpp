@@ -72,7 +72,7 @@ SequenceRun::SequenceRun(Engine& engine, const GenerateOptions& options, TextSin
 
 std::span<const TokenId> SequenceRun::pending() const noexcept {
   if (finished_) return {};
-  if (!started()) return options_.prompt;
+  if (!started()) return std::span(options_.prompt).subspan(session_.tokens().size());
   return {&history_.back(), 1};
 }
 

@@ -46,8 +46,10 @@ class SequenceRun {
   static Result<std::unique_ptr<SequenceRun>> create(Engine& engine, const GenerateOptions& options,
                                                      TextSink text, Session session);
 
-  // What goes through the model next: the prompt, then the last token. Empty once finished.
+  // What goes through the model next: what the session has not yet of the prompt, then the last
+  // token. Empty once finished.
   std::span<const TokenId> pending() const noexcept;
+  std::span<const TokenId> prompt() const noexcept { return options_.prompt; }
   Session& session() noexcept { return session_; }
   bool started() const noexcept { return !ids_.empty(); }  // the prompt has gone through
   bool finished() const noexcept { return finished_; }

@@ -23,6 +23,22 @@ class Session {
   std::uint32_t room() const noexcept {
     return context() - static_cast<std::uint32_t>(tokens_.size());
   }
+  // Whether a session can go on from the first `count` of the tokens: not where a sliding window or
+  // a recurrent state has moved on.
+  bool keeps(std::size_t count) const noexcept {
+    return count <= tokens_.size() && state_.keeps(static_cast<std::uint32_t>(count));
+  }
+  // Becomes the first `count` tokens of `from`, of the same engine, which keeps(count), as if they
+  // had gone through the model here. Going back within itself (`from` is this) copies nothing.
+  void take_over(const Session& from, std::size_t count) {
+    if (&from != this) {
+      state_.copy_from(from.state_, static_cast<std::uint32_t>(count));
+      tokens_.assign(from.tokens_.begin(),
+                     from.tokens_.begin() + static_cast<std::ptrdiff_t>(count));
+    } else {
+      rewind(count);
+    }
+  }
   // Forgets everything: the next token stands at position 0.
   void clear() noexcept { tokens_.clear(); }
 

@@ -6,6 +6,7 @@
 namespace millrace {
 
 void make_cache_room(std::span<const TokenPlace> tokens, LayerIndex layer) {
+  if (!tokens.front().state->kv.moves(layer)) return;
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     SequenceState* const state = tokens[t].state;
     const auto same = [&](const TokenPlace& place) { return place.state == state; };

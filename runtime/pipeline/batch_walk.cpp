@@ -203,19 +203,27 @@ unsigned BatchWalk::moe_layer(LayerIndex layer, const LayerWeights& weights) {
   if (shared_gate.present()) shared_weights_ = &weights;
   const bool guessing = parts_.prefetcher != nullptr && tokens_.size() == 1;
   if (guessing) parts_.prefetcher->chosen(layer, moe_.choice());
-  if (tokens_.size() == 1 && all_here(layer, weights)) return 0;
+  if (all_here(layer, weights)) return 0;
   unsigned all = jobs;
   if (shared_weights_ != nullptr) shared_job_ = all++;
   if (guessing) guess_job_ = all++;
   return all;
 }
 
-// A single token whose experts are all in memory: they are computed together, and the layer has no
-// jobs. False: they are not, and nothing has happened.
+// Experts that are all in memory are computed at once, by the crew, and the layer has no jobs.
+// False: they are not, and nothing has happened.
 bool BatchWalk::all_here(LayerIndex layer, const LayerWeights& weights) noexcept {
+  if (!moe_.claim_if_here()) return false;
+  if (tokens_.size() == 1) token_experts(layer, weights);
+  else batch_experts();
+  if (!failed()) add_experts();
+  return true;
+}
+
+// Of a single token: gate and up of all experts, the shared one included, then down.
+void BatchWalk::token_experts(LayerIndex layer, const LayerWeights& weights) noexcept {
   std::array<FfnRow, ffn_rows_max> rows;
-  std::size_t count = moe_.claim_if_here(rows);
-  if (count == 0) return false;
+  std::size_t count = moe_.ffn_rows(rows);
   const BlockContext blocks = context();
   if (shared_weights_ != nullptr)
     rows[count++] = {.ffn = trunk_ffn(layer, weights),
@@ -230,8 +238,15 @@ bool BatchWalk::all_here(LayerIndex layer, const LayerWeights& weights) noexcept
   moe_.release_all();
   if (shared_weights_ != nullptr) weigh_shared(blocks);
   if (parts_.prefetcher != nullptr) look_ahead(parts_.arena);
-  if (!failed()) add_experts();
-  return true;
+}
+
+// Of several: expert by expert; the shared one's rows are for all threads.
+void BatchWalk::batch_experts() noexcept {
+  moe_.run_all();
+  if (shared_weights_ == nullptr || failed()) return;
+  const unsigned worker = parts_.arena.worker();
+  shared_gate_up(worker);
+  if (!failed()) shared_down(worker);
 }
 
 // The trunk's jobs come last, so that reading begins first.
@@ -356,8 +371,11 @@ void BatchWalk::write_logits(std::size_t first,
       if (!normed_.quantize_rows(parts_.kernels, t, count, h_.width, blocks.rounding(head.type)))
         fail_numbers(h_.layers - 1, "the output");
       linear(blocks, head, normed_, t, count, logits_.data(), h_.vocabulary);
-      if (!parts_.kernels.all_finite(logits_.data(), count * h_.vocabulary))
-        fail_numbers(h_.layers - 1, "a logit");
+      parts_.arena.for_ranges(count, 1, [&](std::size_t begin, std::size_t end, unsigned) {
+        if (!parts_.kernels.all_finite(&logits_[begin * h_.vocabulary],
+                                       (end - begin) * h_.vocabulary))
+          fail_numbers(h_.layers - 1, "a logit");
+      });
     }
     for (std::size_t i = 0; i < count && !failed(); ++i) logits(t + i, &logits_[i * h_.vocabulary]);
   }

@@ -95,6 +95,8 @@ class BatchWalk final : public LayerWork {
   void dense_layer(LayerIndex layer, const LayerWeights& weights);
   unsigned moe_layer(LayerIndex layer, const LayerWeights& weights);
   bool all_here(LayerIndex layer, const LayerWeights& weights) noexcept;
+  void token_experts(LayerIndex layer, const LayerWeights& weights) noexcept;
+  void batch_experts() noexcept;
   void add_experts() noexcept;
   void look_ahead(Parallel& parallel) noexcept;
   GatedFfn trunk_ffn(LayerIndex layer, const LayerWeights& weights) const noexcept;

@@ -133,9 +133,24 @@ unsigned MoeLayer::group_by_expert(std::size_t tokens) {
 
 void MoeLayer::request() noexcept { parts_.experts->request({request_list_.data(), jobs_in_use_}); }
 
-std::size_t MoeLayer::claim_if_here(std::span<FfnRow> rows) noexcept {
+bool MoeLayer::claim_if_here() noexcept {
+  return parts_.experts->request_if_here({request_list_.data(), jobs_in_use_});
+}
+
+// With few jobs, job_context() shares the rows of each; else each job keeps to a thread.
+void MoeLayer::run_all() noexcept {
+  const auto run = [&](std::size_t begin, std::size_t end, unsigned worker) {
+    for (std::size_t job = begin; job < end; ++job) {
+      gate_up(static_cast<unsigned>(job), worker);
+      down(static_cast<unsigned>(job), worker);
+    }
+  };
+  if (shares_rows(jobs_in_use_)) run(0, jobs_in_use_, parts_.arena.worker());
+  else parts_.arena.for_ranges(jobs_in_use_, 1, run);
+}
+
+std::size_t MoeLayer::ffn_rows(std::span<FfnRow> rows) noexcept {
   MILLRACE_CHECK(jobs_in_use_ <= rows.size() && jobs_in_use_ <= h().experts_used);
-  if (!parts_.experts->request_if_here({request_list_.data(), jobs_in_use_})) return 0;
   for (std::size_t i = 0; i < jobs_in_use_; ++i) {
     const std::uint32_t row = jobs_[i].first_row;
     rows[i] = {.ffn = expert_ffn(jobs_[i]),
@@ -191,8 +206,12 @@ GatedFfn MoeLayer::expert_ffn(const Job& job) const noexcept {
 }
 
 // With fewer jobs than it takes to keep all threads busy, the rows of an expert are shared too.
+bool MoeLayer::shares_rows(unsigned jobs) const noexcept {
+  return parts_.arena.workers() > 1 && jobs < 2 * parts_.arena.workers();
+}
+
 BlockContext MoeLayer::job_context(unsigned jobs, unsigned worker) noexcept {
-  if (jobs >= 2 * parts_.arena.workers() || parts_.arena.workers() == 1)
+  if (!shares_rows(jobs))
     return {parts_.kernels, serial_, parts_.mode, parts_.panels.alone(worker)};
   return {parts_.kernels, parts_.arena, parts_.mode, parts_.panels};
 }

@@ -67,10 +67,12 @@ class MoeLayer {
   }
   // Asks for the experts of all jobs.
   void request() noexcept;
-  // For a batch of one token, instead of request(), gate_up() and down(): if all experts are in
-  // memory, claims them and makes an FFN of each, returning how many; 0 if one is missing. They are
-  // given back by release_all().
-  std::size_t claim_if_here(std::span<FfnRow> rows) noexcept;
+  // Instead of request(): claims the experts of all jobs if they are all in memory. Then either
+  // run_all() computes the jobs and gives the experts back, or, for a batch of one token,
+  // ffn_rows() makes an FFN of each job, returning how many, and release_all() gives them back.
+  bool claim_if_here() noexcept;
+  void run_all() noexcept;
+  std::size_t ffn_rows(std::span<FfnRow> rows) noexcept;
   void release_all() noexcept;
   void gate_up(unsigned job, unsigned worker) noexcept;
   void down(unsigned job, unsigned worker) noexcept;
@@ -92,6 +94,7 @@ class MoeLayer {
   static void on_ready(ExpertRequest& request, unsigned bits);
   static constexpr std::size_t gather_rows_max = 128;  // tokens that go through a product together
 
+  bool shares_rows(unsigned jobs) const noexcept;
   const Hparams& h() const noexcept { return parts_.spec.hparams; }
   bool score(const LayerWeights& weights, std::size_t tokens, const ActivationRows& normed);
   unsigned group_by_expert(std::size_t tokens);

@@ -28,6 +28,11 @@ TEST_CASE("run --parallel: copies of the prompt with seeds in a row, each as it 
   for (std::size_t i = 0; i < 3; ++i)
     check_as_alone(sequences[i], {"-p", "Once upon"}, 11 + static_cast<std::int64_t>(i));
   CHECK(integer_at(all, "parallel") == 3);
+  const std::int64_t prompt = integer_at(sequences[0], "prompt.tokens");
+  CHECK(integer_at(sequences[0], "prompt.tokens_taken_over") == 0);
+  CHECK(integer_at(sequences[2], "prompt.tokens_taken_over") == prompt);
+  CHECK(integer_at(all, "prompt.tokens_taken_over") == 2 * prompt);
+  CHECK(integer_at(all, "prompt.tokens") == prompt);
   CHECK(integer_at(all, "decode.steps") == 5);
   CHECK(integer_at(all, "decode.tokens") == 15);
   CHECK(number_at(all, "decode.bytes_per_step") > 0);

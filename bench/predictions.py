@@ -57,13 +57,15 @@ def measure(options, shape, model, mib):
     with MemoryLimit(mib << 20) as limit:
         run([options.millrace, "floor", model, "--seconds", "8", "-q"], limit)
         first, unknown, report = generate(options, model, limit, ("--trace", trace))
-        achieved, known, replays = [], [], []
+        achieved, known, replays, drive = [], [], [], []
         for _ in range(options.repeat):
             run([options.millrace, "floor", model, "--seconds", "6", "-q"], limit)
             replays.append(replayed(options, model, trace, limit, report["cache"]["bytes"]))
             speed, predicted, report = generate(options, model, limit)
             achieved.append(speed)
             known.append(predicted["tokens_per_second"])
+            drive.append((predicted["drive_bytes_per_second"],
+                          report["io"]["floor_bytes_per_second"] or 0))
     real = statistics.median(achieved)
     print(f"| {shape} | {mib} | {real:.2f} ({min(achieved):.2f} to {max(achieved):.2f}) "
           f"| {unknown['tokens_per_second']:.2f} ({unknown['tokens_per_second_low']:.2f} to "
@@ -72,7 +74,8 @@ def measure(options, shape, model, mib):
           f"| {statistics.median(replays):.2f} = {ratio(replays, achieved):.2f} "
           f"| {100 * report['cache']['decode_hit_rate']:.0f} % of "
           f"{100 * predicted['hit_rate']:.0f} % "
-          f"| {report['io']['floor_share'] or 0:.2f} |", flush=True)
+          f"| {report['io']['floor_share'] or 0:.2f} "
+          f"| {', '.join(f'{a / 1e9:.2f} of {b / 1e9:.2f}' for a, b in drive)} |", flush=True)
 
 
 def ratio(predicted, achieved):
@@ -91,8 +94,9 @@ def main():
     options = parser.parse_intermixed_args()
     os.environ["XDG_CACHE_HOME"] = str(pathlib.Path(options.folder).resolve() / "cache")
     print("| shape | limit in MiB | achieved tokens/s | predicted, routing not known | predicted, "
-          "known | replay | hits of predicted | floor share |\n"
-          "| --- | --- | --- | --- | --- | --- | --- | --- |")
+          "known | replay | hits of predicted | floor share "
+          "| GB/s of the drive, predicted of measured |\n"
+          "| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     for shape in options.shapes:
         layers, weights, limits = CASES[shape]
         model = str(pathlib.Path(options.folder) / f"{shape}-{layers}.gguf")

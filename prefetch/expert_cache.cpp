@@ -12,6 +12,15 @@ std::uint32_t spare_slots(const SlotGroup& group, std::uint32_t top_k,
   return std::min(wanted, group.slots - 2 * top_k);
 }
 
+SlotPlan without_spares(SlotPlan plan, std::uint32_t top_k) {
+  for (SlotGroup& group : plan.groups) {
+    const std::uint32_t spares = spare_slots(group, top_k, spare_slots_wanted(top_k));
+    group.slots -= spares;
+    plan.slots -= spares;
+  }
+  return plan;
+}
+
 namespace {
 
 // Of each group, the layers that have experts in it.

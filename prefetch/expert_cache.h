@@ -39,6 +39,8 @@ std::uint32_t spare_slots(const SlotGroup& group, std::uint32_t top_k,
                           std::uint32_t wanted) noexcept;
 // How many are wanted of each group where anything is guessed: the experts of two layers.
 constexpr std::uint32_t spare_slots_wanted(std::uint32_t top_k) noexcept { return 2 * top_k; }
+// The plan that is left for what is asked for.
+SlotPlan without_spares(SlotPlan plan, std::uint32_t top_k);
 
 class ExpertCache {
  public:

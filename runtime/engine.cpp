@@ -13,6 +13,7 @@
 #include "runtime/direct_choice.h"
 #include "runtime/estimate/choose_cache.h"
 #include "runtime/estimate/known_routing.h"
+#include "runtime/floor/drive_now.h"
 #include "runtime/machine.h"
 #include "runtime/mirror.h"
 #include "runtime/pack.h"
@@ -161,7 +162,8 @@ Status Engine::predict_speed(const PlanInput& input) {
   const auto pace = load_pace(pace_key());
   const ComputeSpeed speed = paced(*compute_speed_, token_times(spec_, *compute_speed_), pace);
   const auto routing = load_routing(config_.profile_folder, routing_key_, spec_);
-  const DriveRange drive = paced(drive_range(drives_, layout_.largest_read_bytes()), pace);
+  const DriveRange drive =
+      paced(drive_range(drives_, layout_.largest_read_bytes()), pace, ask_drive());
   MILLRACE_ASSIGN(PlannedRun run, choose_cache(input, std::move(plan_), {speed, drive, routing}));
   plan_ = std::move(run.plan);
   prediction_ = std::move(run.prediction);
@@ -172,6 +174,16 @@ Status Engine::predict_speed(const PlanInput& input) {
       prediction_->low, prediction_->high, 100 * prediction_->hits.low,
       100 * prediction_->hits.high, prediction_->hits_from, binds_name(prediction_->binds)));
   return {};
+}
+
+// Bytes per second that the drive gives right now; 0 if that is not known. Of several drives each
+// has its share, and what they gave together in runs tells more.
+double Engine::ask_drive() {
+  if (drives_.size() > 1 || config_.reader_factory != nullptr) return 0;
+  const RunDrive& drive = drives_.front();
+  const FloorFigure now = drive_now(files_.front(), drive.piece_bytes, drive.depth);
+  probe_bytes_ = now.bytes;
+  return now.bytes_per_second();
 }
 
 PaceKey Engine::pace_key() const {
@@ -392,7 +404,7 @@ EngineCounters Engine::counters() const {
   return {.times = activity_.times(),
           .experts = loader_ == nullptr ? LoaderStats{} : loader_->stats(),
           .reads = scheduler_->stats(),
-          .small_bytes = metadata_bytes_ + trunk_->small_bytes_read()};
+          .small_bytes = metadata_bytes_ + probe_bytes_ + trunk_->small_bytes_read()};
 }
 
 }  // namespace millrace

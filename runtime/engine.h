@@ -39,7 +39,7 @@ struct EngineCounters {
   ActivityTimes times;
   LoaderStats experts;
   ReadStats reads;
-  std::uint64_t small_bytes = 0;  // headers and vectors, read outside the scheduler
+  std::uint64_t small_bytes = 0;  // headers, vectors, probes: read outside the scheduler
 };
 
 // Of which tokens of process() the logits are handed out.
@@ -136,6 +136,7 @@ class Engine {
   Status make_memory();
   Status predict_speed(const PlanInput& input);
   Status note_routing();
+  double ask_drive();
   PaceKey pace_key() const;
   Status start_reading();
   Status load_trunk();
@@ -151,6 +152,7 @@ class Engine {
   const KernelTable* kernels_ = nullptr;
   ModelSpec spec_;
   std::uint64_t metadata_bytes_ = 0;
+  std::uint64_t probe_bytes_ = 0;  // what asking the drive read
   std::unique_ptr<Tokenizer> tokenizer_;
   Error tokenizer_error_{ErrorCode::format, {}};
   double load_seconds_ = 0;

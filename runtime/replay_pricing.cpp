@@ -11,6 +11,7 @@
 #include "runtime/estimate/known_pace.h"
 #include "runtime/estimate/known_routing.h"
 #include "runtime/estimate/predict.h"
+#include "runtime/floor/drive_now.h"
 #include "runtime/machine.h"
 #include "runtime/read_joins.h"
 #include "runtime/run_drives.h"
@@ -33,14 +34,18 @@ Result<ReplayPricing> measure_pricing(const std::string& model_path,
   const ComputeSpeed speed = paced(measured, token_times(spec, measured), pace);
   const std::vector<std::uint32_t> blocks(spec.files.size(), 4096);
   const RangeOfRead rates = [&](std::uint64_t bytes) { return drive_range(own.profile, bytes); };
-  const DriveRange range =
-      paced(rates(joined_layout(spec.experts, blocks, rates).largest_read_bytes()), pace);
+  const std::uint64_t read_bytes = joined_layout(spec.experts, blocks, rates).largest_read_bytes();
+  choose_pieces(own, {.read_bytes = read_bytes, .block_bytes = blocks.front()});
+  MILLRACE_ASSIGN(const File file, File::open(spec.files.front(), DirectMode::automatic));
+  const FloorFigure now = drive_now(file, own.piece_bytes, own.depth);
+  const DriveRange range = paced(rates(read_bytes), pace, now.bytes_per_second());
   const TokenTimes times = token_times(spec, speed);
   ReplayPricing made;
   made.drive_bytes_per_second = range.middle;
   made.latency_seconds = range.latency_seconds;
   made.compute_seconds = times.trunk + times.experts;
   made.expert_share = times.experts / made.compute_seconds;
+  made.head_share = times.head / made.compute_seconds;
   made.from = fmt::format("{}{} at {:.2f} GB/s, {:.1f} ms of computing with {} threads",
                           own.drive.name, range.measured ? "" : " (never measured, assumed)",
                           range.middle / 1e9, 1e3 * made.compute_seconds, threads);

@@ -12,6 +12,7 @@ struct ReplayPricing {
   double latency_seconds = 0;  // until a first piece is there
   double compute_seconds = 0;  // per token, everything resident
   double expert_share = 0;     // of it, in routed experts
+  double head_share = 0;       // of it, behind the last layer
   std::string from;            // in words
 };
 

@@ -199,7 +199,14 @@ class Study {
     MILLRACE_ASSIGN(const auto control, counts_of(shuffled_, plan, policy));
     const Sums shuffled = sum(std::span(control).subspan(shuffled_warm_));
     made.shuffled_hit_rate = rate(shuffled.hits, shuffled.requests());
-    price(counts, made);
+    if (options_.ahead > 0 && options_.drive_bytes_per_second > 0) {
+      // A run that guesses keeps some slots for that.
+      MILLRACE_ASSIGN(const auto kept,
+                      counts_of(calls_, without_spares(plan, pool_.top_k), policy));
+      price(kept, made);
+    } else {
+      price(counts, made);
+    }
     return made;
   }
 
@@ -210,17 +217,19 @@ class Study {
     return replay_calls(calls, pool_.layout, plan, pool_.top_k, std::move(policy));
   }
 
-  // Seconds of one layer's call; guesses are for single tokens only.
+  // Seconds of one layer's call; guesses are for single tokens only, and not for the first layer.
   double call_seconds(const RoutingCall& call, const CallCounts& counts, double layers) const {
-    const double layer = options_.compute_seconds / layers * call.tokens;
+    const double share = options_.compute_seconds / layers * call.tokens;
     LayerCost cost;
-    cost.expert_seconds = layer * options_.expert_share;
-    cost.trunk_seconds = layer - cost.expert_seconds;
+    cost.expert_seconds = share * options_.expert_share;
+    cost.trunk_seconds = share * std::max(0.0, 1 - options_.expert_share - options_.head_share);
     cost.one_expert_seconds =
         cost.expert_seconds / std::max<double>(1, static_cast<double>(call.experts.size()));
     cost.read_seconds = static_cast<double>(counts.miss_bytes) / options_.drive_bytes_per_second;
     cost.latency_seconds = options_.latency_seconds;
-    return layer_seconds(cost, call.phase == RoutingPhase::generation ? options_.ahead : 0);
+    const bool guessed =
+        call.phase == RoutingPhase::generation && call.layer != calls_.front().layer;
+    return layer_seconds(cost, guessed ? options_.ahead : 0);
   }
 
   void price(std::span<const CallCounts> counts, ReplayRow& made) const {
@@ -247,7 +256,7 @@ class Study {
     const auto rate = [](double time) { return time > 0 ? 1 / time : 0.0; };
     const double waits = static_cast<double>(reading_calls) / tokens * options_.latency_seconds;
     made.tokens_per_second_low = rate(waits + read + compute);
-    made.tokens_per_second = rate(seconds / tokens);
+    made.tokens_per_second = rate(seconds / tokens + compute * options_.head_share);
     made.tokens_per_second_high = rate(std::max(read, compute));
   }
 

@@ -27,6 +27,7 @@ struct ReplayOptions {
   double latency_seconds = 0;  // until a first piece of a layer is there
   double compute_seconds = 0;  // per token, everything resident
   double expert_share = 0.5;   // of it, in routed experts
+  double head_share = 0;       // of it, behind the last layer
   double ahead = 0;            // share of the missing that is guessed in time
   std::string priced_by;       // where these are from; empty: flags
   std::uint32_t shuffle_seed = 1;

@@ -240,6 +240,8 @@ Json report_json(const Engine& engine, const GenerateResult& result) {
   predicted.set("tokens_per_second_low", expected ? Json(expected->low) : Json());
   predicted.set("tokens_per_second_high", expected ? Json(expected->high) : Json());
   predicted.set("tokens_per_second", expected ? Json(expected->middle) : Json());
+  predicted.set("drive_bytes_per_second",
+                expected ? Json(expected->drive_bytes_per_second) : Json());
   predicted.set("hit_rate", expected ? Json(expected->hits.middle) : Json());
   predicted.set("binds", expected ? Json(binds_name(expected->binds)) : Json());
   predicted.set("hits_from", expected ? Json(expected->hits_from) : Json());
@@ -361,6 +363,7 @@ std::string expectation_reason(const Prediction& expected) {
     reason +=
         fmt::format("; computing: {:.1f} ms a token, by {} {}", 1e3 * expected.pace.compute_seconds,
                     expected.pace.runs, expected.pace.runs == 1 ? "run" : "runs");
+  reason += fmt::format("; drive: {:.2f} GB/s", expected.drive_bytes_per_second / 1e9);
   if (!expected.size_reason.empty()) reason += "; cache: " + expected.size_reason;
   return reason;
 }

@@ -13,6 +13,11 @@ namespace millrace {
 
 namespace {
 
+// A profile is measured with the cores idle, and a drive of short ways gives all to one reader
+// there. In a run the thread that owns the ring waits for its turn beside the kernels; what is in
+// flight meanwhile keeps the drive busy (io/README.md).
+constexpr std::uint32_t depth_in_runs_min = 8;
+
 // The earlier drive that this one is; null: none.
 const RunDrive* same_drive(std::span<const RunDrive> drives, std::size_t index) {
   const auto earlier = drives.first(index);
@@ -38,7 +43,7 @@ void choose_pieces(RunDrive& drive, const ReadShape& shape) {
     const ReadRate& best =
         drive.profile->grid[best_cell(drive.profile->grid, drive.profile->noise, reads)];
     drive.piece_bytes = best.piece_bytes;
-    drive.depth = std::min(best.depth, limits::queue_depth_max);
+    drive.depth = std::clamp(best.depth, depth_in_runs_min, limits::queue_depth_max);
   }
   if (shape.depth != 0) drive.depth = shape.depth;
   if (shape.piece_bytes != 0) drive.piece_bytes = shape.piece_bytes;

@@ -22,16 +22,6 @@ std::uint64_t tokens_of(const RoutingRecord& record) {
 // Sizes are tried in steps of a GiB, of small caches in eighths.
 std::uint64_t step_of(std::uint64_t bytes) { return std::clamp(bytes / 8, 64 * MiB, 1 * GiB); }
 
-// The slots that are left where some are kept for guesses.
-SlotPlan without_spares(SlotPlan plan, std::uint32_t top_k) {
-  for (SlotGroup& group : plan.groups) {
-    const std::uint32_t spares = spare_slots(group, top_k, spare_slots_wanted(top_k));
-    group.slots -= spares;
-    plan.slots -= spares;
-  }
-  return plan;
-}
-
 bool size_is_free(const PlanInput& input, const Plan& plan) {
   const auto preset = find_preset(input.config.preset);
   return preset && preset->automatic && input.config.cache.kind == SizeSpec::Kind::unset &&

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <system_error>
 
@@ -47,6 +48,10 @@ Result<KnownPace> parse_pace(const std::string& text, const std::string& drive) 
   return pace;
 }
 
+double middle_of(double a, double b, double c) noexcept {
+  return std::max(std::min(a, b), std::min(std::max(a, b), c));
+}
+
 }  // namespace
 
 std::optional<KnownPace> load_pace(const PaceKey& key) {
@@ -88,13 +93,18 @@ ComputeSpeed paced(const ComputeSpeed& measured, const TokenTimes& by_weights,
   return slower;
 }
 
-DriveRange paced(DriveRange measured, const std::optional<KnownPace>& pace) noexcept {
-  if (!pace || pace->drive_bytes_per_second <= 0) return measured;
-  measured.middle = pace->drive_bytes_per_second;
-  measured.low = std::min(measured.low, (1 - pace_range) * measured.middle);
-  measured.high = std::max(measured.high, (1 + pace_range) * measured.middle);
-  measured.measured = true;
-  return measured;
+DriveRange paced(DriveRange profiled, const std::optional<KnownPace>& pace, double now) noexcept {
+  const double in_runs = pace ? pace->drive_bytes_per_second : 0;
+  if (in_runs <= 0 && now <= 0) return profiled;
+  const double by_profile = profiled.measured ? profiled.middle : 0;
+  DriveRange range = profiled;
+  if (now <= 0) range.middle = in_runs;
+  else if (in_runs > 0 && by_profile > 0) range.middle = middle_of(in_runs, by_profile, now);
+  else range.middle = std::sqrt(now * (in_runs > 0 ? in_runs : by_profile > 0 ? by_profile : now));
+  range.low = std::min(range.low, (1 - pace_range) * range.middle);
+  range.high = std::max(range.high, (1 + pace_range) * range.middle);
+  range.measured = true;
+  return range;
 }
 
 }  // namespace millrace

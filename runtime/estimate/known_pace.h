@@ -41,7 +41,10 @@ Status save_pace(const PaceKey& key, const PaceLesson& lesson);
 // The speed to expect of kernels in a run; `by_weights`: a token at the measured speed.
 ComputeSpeed paced(const ComputeSpeed& measured, const TokenTimes& by_weights,
                    const std::optional<KnownPace>& pace) noexcept;
-// What to expect of the drive: what it gave in runs, and the range widened to hold that.
-DriveRange paced(DriveRange measured, const std::optional<KnownPace>& pace) noexcept;
+// What to expect of the drive, and the range widened to hold that: what it gave in runs; where it
+// was asked a moment ago (drive_now(), bytes per second), the middle one of what its profile, the
+// runs and that moment say, of two their geometric mean.
+DriveRange paced(DriveRange profiled, const std::optional<KnownPace>& pace,
+                 double now = 0) noexcept;
 
 }  // namespace millrace

@@ -35,6 +35,7 @@ DType largest(const std::map<DType, std::uint64_t>& bytes, DType fallback) {
 // What one token takes through the kernels.
 struct TokenTraffic {
   double trunk = 0;    // all of it but the embedding, of which it takes a row
+  double head = 0;     // of the trunk
   double experts = 0;  // those it is routed to
   double from_disk_trunk = 0;
 };
@@ -44,6 +45,7 @@ TokenTraffic token_bytes(const ModelSpec& spec, const Plan& plan) {
   each_trunk_matrix(spec, [&](const MatrixExtent& matrix) {
     bytes.trunk += static_cast<double>(matrix.bytes());
   });
+  bytes.head = static_cast<double>(spec.head.bytes());
   for (LayerIndex layer = 0; layer < spec.experts.layers(); ++layer) {
     const std::uint32_t count = spec.experts.experts(layer);
     if (count == 0) continue;
@@ -132,7 +134,7 @@ DriveRange drive_range(const std::optional<DriveProfile>& profile, std::uint64_t
 TokenTimes token_times(const ModelSpec& spec, const ComputeSpeed& speed) {
   const TokenTraffic bytes = token_bytes(spec, Plan{});
   return {bytes.trunk / speed.trunk_bytes_per_second + spec.hparams.layers * layer_overhead_seconds,
-          bytes.experts / speed.expert_bytes_per_second};
+          bytes.experts / speed.expert_bytes_per_second, bytes.head / speed.trunk_bytes_per_second};
 }
 
 double layer_seconds(const LayerCost& cost, double ahead) noexcept {
@@ -190,6 +192,7 @@ namespace {
 
 // Seconds of a token: each layer with its share of the trunk and of what has to be read. How many
 // experts a layer misses varies, and what a layer with many waits is not won back by one with none.
+// Before the first layer nobody guesses.
 double token_seconds(const PredictInput& input, const TokenTraffic& bytes, double hits, double rate,
                      double compute_factor, double ahead) {
   const Hparams& h = input.spec.hparams;
@@ -199,15 +202,20 @@ double token_seconds(const PredictInput& input, const TokenTraffic& bytes, doubl
   const double streamed = bytes.from_disk_trunk / layers;
   const double expert_bytes = bytes.experts / layers / experts;
   LayerCost cost;
-  cost.trunk_seconds = compute_factor * times.trunk / layers;
+  cost.trunk_seconds = compute_factor * (times.trunk - times.head) / layers;
   cost.expert_seconds = compute_factor * times.experts / layers;
   cost.one_expert_seconds = cost.expert_seconds / experts;
   cost.latency_seconds = input.drive.latency_seconds;
-  double seconds = 0;
+  double seconds = compute_factor * times.head;
   const std::vector<double> chances = miss_chances(hits, std::max(1U, h.experts_used));
   for (std::size_t misses = 0; misses < chances.size(); ++misses) {
     cost.read_seconds = (streamed + static_cast<double>(misses) * expert_bytes) / rate;
-    seconds += chances[misses] * layers * layer_seconds(cost, misses == 0 ? 1 : ahead);
+    if (misses == 0) {
+      seconds += chances[misses] * layers * layer_seconds(cost, 1);
+      continue;
+    }
+    seconds +=
+        chances[misses] * ((layers - 1) * layer_seconds(cost, ahead) + layer_seconds(cost, 0));
   }
   return seconds;
 }
@@ -230,6 +238,7 @@ Prediction predict(const PredictInput& input) {
                                     : "the curve of recorded models: this one's routing is not "
                                       "known yet";
   made.drive_bytes_per_token = bytes.experts * (1 - made.hits.middle) + bytes.from_disk_trunk;
+  made.drive_bytes_per_second = input.drive.middle;
   made.memory_bytes_per_token = bytes.trunk + bytes.experts;
   const double ahead = ahead_share(input.prefetch);
   const DriveRange& drive = input.drive;

@@ -28,6 +28,7 @@ DriveRange drive_range(const std::optional<DriveProfile>& profile, std::uint64_t
 struct TokenTimes {
   double trunk = 0;  // with what a layer costs beside its weights
   double experts = 0;
+  double head = 0;  // of the trunk's, behind the last layer: nothing is read meanwhile
 };
 TokenTimes token_times(const ModelSpec& spec, const ComputeSpeed& speed);
 
@@ -58,6 +59,7 @@ struct Prediction {
   std::string hits_from;                 // where these are known from, in words
   KnownPace pace;                        // that computing and drive were judged by
   std::string size_reason;               // why the cache has its size; empty: it was asked for
+  double drive_bytes_per_second = 0;     // expected of the drive, in the middle of the range
   double drive_bytes_per_token = 0;      // in the middle of the range
   double memory_bytes_per_token = 0;     // weights that pass through the kernels
   double low = 0, middle = 0, high = 0;  // decoded tokens per second

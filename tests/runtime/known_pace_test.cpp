@@ -96,5 +96,21 @@ TEST_CASE("What a drive gave in runs is what is expected of that drive, and of n
   CHECK(paced(measured, std::nullopt).low == measured.low);
 }
 
+TEST_CASE("A drive that was asked a moment ago is judged by that moment too") {
+  const DriveRange profiled{1.9e9, 2e9, 2.1e9, true, 1e-4};
+  const KnownPace pace{.compute_seconds = 0.08, .runs = 3, .drive_bytes_per_second = 1e9};
+  CHECK(paced(profiled, pace, 1.4e9).middle == 1.4e9);  // the middle one of three
+  CHECK(paced(profiled, pace, 9e9).middle == 2e9);
+  CHECK(paced(profiled, pace, 1e8).middle == 1e9);
+  CHECK(paced(profiled, std::nullopt, 0.5e9).middle == Approx(1e9));
+  const DriveRange assumed{0.4e9, 2.5e9, 7e9, false, 2e-4};
+  CHECK(paced(assumed, pace, 4e9).middle == Approx(2e9));
+  CHECK(paced(assumed, std::nullopt, 3e9).middle == Approx(3e9));
+  CHECK(paced(assumed, std::nullopt, 3e9).measured);
+  const DriveRange far = paced(profiled, std::nullopt, 20e9);
+  CHECK(far.low <= far.middle);
+  CHECK(far.high >= far.middle);
+}
+
 }  // namespace
 }  // namespace millrace

@@ -43,6 +43,7 @@ Status price(ReplayFlags& flags) {
     options.latency_seconds = here.latency_seconds;
     options.compute_seconds = here.compute_seconds;
     options.expert_share = here.expert_share;
+    options.head_share = here.head_share;
     options.priced_by = here.from + (flags.drive_gbps || flags.compute_ms ? "; and flags" : "");
   }
   if (flags.drive_gbps) {

@@ -1,0 +1,287 @@
+// One measurement of a llama.cpp-like engine through its own C interface, as one JSON object on
+// stdout: what our figures are set beside. Built by hand against a peer that was built or installed
+// elsewhere (README.md); the project's own build does not know it.
+//   usage: peer MODEL decode  TOKENS [PROMPT]        one sequence
+//          peer MODEL prefill TOKENS [TOKENS ...]    one prompt of each length, the cache emptied
+//          peer MODEL batch   SEQUENCES TOKENS       each with a prompt of 8 of its own
+//          peer MODEL agents  SEQUENCES PREFIX TOKENS   a shared prefix, then decode in step
+//          peer MODEL turns   SEQUENCES PREFIX TURNS GENERATED GIVEN
+//   environment: THREADS (2), UB (512), CONTEXT (by mode), REPACK=0, MMAP=0, and with -DIK
+//   RTR=1 (repack while loading), DEFER=1, PREFETCH=1 (experts ahead of a mapped model)
+#include <llama.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#ifndef PEER_NAME
+#define PEER_NAME "llama.cpp"
+#endif
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+int setting(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? std::atoi(text) : otherwise;
+}
+
+[[noreturn]] void fail(const char* what) {
+  std::fprintf(stderr, "peer: %s\n", what);
+  std::exit(1);
+}
+
+// Tokens drawn evenly from the vocabulary, the same for every peer.
+class Tokens {
+ public:
+  explicit Tokens(int vocabulary) : vocabulary_(vocabulary) {}
+  llama_token next() {
+    state_ = state_ * 6364136223846793005ull + 1442695040888963407ull;
+    return static_cast<llama_token>((state_ >> 33) % static_cast<std::uint64_t>(vocabulary_));
+  }
+
+ private:
+  int vocabulary_;
+  std::uint64_t state_ = 7;
+};
+
+class Peer {
+ public:
+  Peer(const char* path, int context_tokens, int sequences) : sequences_(sequences) {
+    llama_backend_init();
+    llama_model_params model = llama_model_default_params();
+    set_model(model);
+    const auto start = Clock::now();
+    model_ = llama_model_load_from_file(path, model);
+    if (model_ == nullptr) fail("the model does not load");
+    load_seconds_ = seconds_since(start);
+    llama_context_params context = llama_context_default_params();
+    set_context(context, context_tokens);
+    context_ = llama_init_from_model(model_, context);
+    if (context_ == nullptr) fail("no context");
+    vocabulary_ = llama_vocab_n_tokens(llama_model_get_vocab(model_));
+    batch_ = llama_batch_init(4096, 0, 1);
+    lengths_.assign(static_cast<std::size_t>(sequences), 0);
+  }
+
+  int vocabulary() const { return vocabulary_; }
+  int sequences() const { return sequences_; }
+  double load_seconds() const { return load_seconds_; }
+
+  void clear() {
+#ifdef IK
+    llama_kv_cache_clear(context_);
+#else
+    llama_memory_clear(llama_get_memory(context_), true);
+#endif
+    std::fill(lengths_.begin(), lengths_.end(), 0);
+  }
+
+  // All sequences go on from what sequence 0 holds.
+  void share_first() {
+    for (int s = 1; s < sequences_; ++s) {
+#ifdef IK
+      llama_kv_cache_seq_cp(context_, 0, s, -1, -1);
+#else
+      llama_memory_seq_cp(llama_get_memory(context_), 0, s, -1, -1);
+#endif
+      lengths_[static_cast<std::size_t>(s)] = lengths_[0];
+    }
+  }
+
+  void add(int sequence, llama_token token, bool wants_logits) {
+    const int i = batch_.n_tokens++;
+    batch_.token[i] = token;
+    batch_.pos[i] = lengths_[static_cast<std::size_t>(sequence)]++;
+    batch_.n_seq_id[i] = 1;
+    batch_.seq_id[i][0] = sequence;
+    batch_.logits[i] = wants_logits ? 1 : 0;
+  }
+
+  void step() {
+    if (llama_decode(context_, batch_) != 0) fail("decode failed");
+    batch_.n_tokens = 0;
+  }
+
+  // The likeliest token after row `i` of the last step.
+  llama_token best(int i) {
+    const float* logits = llama_get_logits_ith(context_, i);
+    if (logits == nullptr) fail("no logits");
+    return static_cast<llama_token>(std::max_element(logits, logits + vocabulary_) - logits);
+  }
+
+  // One step of one token each; returns what each is likely to say next.
+  void step_each(std::vector<llama_token>& tokens) {
+    for (int s = 0; s < sequences_; ++s) add(s, tokens[static_cast<std::size_t>(s)], true);
+    step();
+    for (int s = 0; s < sequences_; ++s) tokens[static_cast<std::size_t>(s)] = best(s);
+  }
+
+ private:
+  static void set_model(llama_model_params& p) {
+    p.n_gpu_layers = 0;
+#ifdef IK
+    p.use_mmap = setting("MMAP", 1) != 0;
+    p.repack_tensors = setting("RTR", 0) != 0;
+    p.defer_experts = setting("DEFER", 0) != 0;
+    p.use_thp = setting("THP", 0) != 0;
+    p.flash_attn = true;
+#else
+    p.use_extra_bufts = setting("REPACK", 1) != 0;
+    if (setting("MMAP", 1) == 0) p.load_mode = llama_load_mode_from_str("none");
+#endif
+  }
+
+  void set_context(llama_context_params& p, int context_tokens) const {
+    p.n_ctx = static_cast<std::uint32_t>(setting("CONTEXT", context_tokens));
+    p.n_batch = 4096;
+    p.n_ubatch = static_cast<std::uint32_t>(setting("UB", 512));
+    p.n_seq_max = static_cast<std::uint32_t>(sequences_);
+    p.n_threads = setting("THREADS", 2);
+    p.n_threads_batch = p.n_threads;
+#ifdef IK
+    p.flash_attn = true;
+    p.prefetch_experts = setting("PREFETCH", 0) != 0;
+#else
+    p.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
+    p.kv_unified = setting("UNIFIED", 1) != 0;
+    p.no_perf = true;
+#endif
+  }
+
+  llama_model* model_ = nullptr;
+  llama_context* context_ = nullptr;
+  llama_batch batch_{};
+  int vocabulary_ = 0;
+  int sequences_;
+  double load_seconds_ = 0.0;
+  std::vector<int> lengths_;
+};
+
+double prefill(Peer& peer, Tokens& tokens, int sequence, int count) {
+  const auto start = Clock::now();
+  for (int i = 0; i < count; ++i) peer.add(sequence, tokens.next(), i + 1 == count);
+  peer.step();
+  return seconds_since(start);
+}
+
+double decode(Peer& peer, Tokens& tokens, int count) {
+  std::vector<llama_token> now(static_cast<std::size_t>(peer.sequences()));
+  for (llama_token& token : now) token = tokens.next();
+  const auto start = Clock::now();
+  for (int i = 0; i < count; ++i) peer.step_each(now);
+  return seconds_since(start);
+}
+
+void print_rate(const char* what, double count, double seconds) {
+  std::printf("\"%s\": {\"tokens\": %.0f, \"seconds\": %.6f, \"tokens_per_second\": %.4f}", what,
+              count, seconds, count / seconds);
+}
+
+void run_decode(Peer& peer, Tokens& tokens, const std::vector<int>& n) {
+  const int prompt = n.size() > 1 ? n[1] : 5;
+  print_rate("prefill", prompt, prefill(peer, tokens, 0, prompt));
+  std::printf(", ");
+  print_rate("decode", n[0], decode(peer, tokens, n[0]));
+}
+
+void run_prefill(Peer& peer, Tokens& tokens, const std::vector<int>& n) {
+  prefill(peer, tokens, 0, 64);  // pages and caches warm
+  std::printf("\"prefill\": [");
+  for (std::size_t i = 0; i < n.size(); ++i) {
+    peer.clear();
+    const double seconds = prefill(peer, tokens, 0, n[i]);
+    std::printf("%s{\"tokens\": %d, \"seconds\": %.6f}", i == 0 ? "" : ", ", n[i], seconds);
+  }
+  std::printf("]");
+}
+
+void run_batch(Peer& peer, Tokens& tokens, const std::vector<int>& n) {
+  for (int s = 0; s < n[0]; ++s) prefill(peer, tokens, s, 8);
+  decode(peer, tokens, 2);
+  print_rate("decode", n[0] * n[1], decode(peer, tokens, n[1]));
+}
+
+void run_agents(Peer& peer, Tokens& tokens, const std::vector<int>& n) {
+  const auto start = Clock::now();
+  print_rate("prefill", n[1], prefill(peer, tokens, 0, n[1]));
+  peer.share_first();
+  std::printf(", ");
+  print_rate("decode", n[0] * n[2], decode(peer, tokens, n[2]));
+  std::printf(", \"wall_seconds\": %.6f", seconds_since(start));
+}
+
+void run_turns(Peer& peer, Tokens& tokens, const std::vector<int>& n) {
+  const auto start = Clock::now();
+  print_rate("prefill", n[1], prefill(peer, tokens, 0, n[1]));
+  peer.share_first();
+  double given = 0.0, generated = 0.0;
+  for (int turn = 0; turn < n[2]; ++turn) {
+    generated += decode(peer, tokens, n[3]);
+    const auto give = Clock::now();
+    for (int s = 0; s < n[0]; ++s) {
+      for (int i = 0; i < n[4]; ++i) peer.add(s, tokens.next(), i + 1 == n[4]);
+    }
+    peer.step();
+    given += seconds_since(give);
+  }
+  std::printf(", ");
+  print_rate("generated", n[0] * n[2] * n[3], generated);
+  std::printf(", ");
+  print_rate("given", n[0] * n[2] * n[4], given);
+  std::printf(", \"wall_seconds\": %.6f", seconds_since(start));
+}
+
+struct Mode {
+  const char* name;
+  std::size_t numbers;
+  void (*run)(Peer&, Tokens&, const std::vector<int>&);
+  int (*context)(const std::vector<int>&);
+};
+
+constexpr Mode kModes[] = {
+    {"decode", 1, run_decode,
+     [](const std::vector<int>& n) { return n[0] + (n.size() > 1 ? n[1] : 5) + 8; }},
+    {"prefill", 1, run_prefill,
+     [](const std::vector<int>& n) { return *std::max_element(n.begin(), n.end()) + 64; }},
+    {"batch", 2, run_batch, [](const std::vector<int>& n) { return n[0] * (n[1] + 16); }},
+    {"agents", 3, run_agents, [](const std::vector<int>& n) { return n[1] + n[0] * (n[2] + 8); }},
+    {"turns", 5, run_turns,
+     [](const std::vector<int>& n) { return n[1] + n[0] * n[2] * (n[3] + n[4]) + 64; }},
+};
+
+void quiet(ggml_log_level level, const char* text, void*) {
+  if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 4) fail("usage: peer MODEL decode|prefill|batch|agents|turns NUMBERS...");
+  llama_log_set(quiet, nullptr);
+  std::vector<int> numbers;
+  for (int i = 3; i < argc; ++i) numbers.push_back(std::atoi(argv[i]));
+  for (const Mode& mode : kModes) {
+    if (std::string(argv[2]) != mode.name) continue;
+    if (numbers.size() < mode.numbers) fail("too few numbers");
+    const bool one = mode.run == run_decode || mode.run == run_prefill;
+    Peer peer(argv[1], mode.context(numbers), one ? 1 : numbers[0]);
+    Tokens tokens(peer.vocabulary());
+    std::printf("{\"peer\": \"%s\", \"mode\": \"%s\", \"threads\": %d, \"load_seconds\": %.3f, ",
+                PEER_NAME, mode.name, setting("THREADS", 2), peer.load_seconds());
+    mode.run(peer, tokens, numbers);
+    std::printf("}\n");
+    std::fflush(stdout);
+    std::_Exit(0);
+  }
+  fail("unknown mode");
+}

@@ -17,8 +17,8 @@ namespace millrace {
 namespace {
 
 // Tokens that have to be saved for a step more: about as many as one passing over the weights takes
-// as long as, where these are in memory (SmolLM2-135M's shape and little-tales, 2 cores). Where
-// they are read from a drive, a part of a prompt.
+// as long as, where these are in memory (a judgement, not measured). Where they are read from a
+// drive, a part of a prompt.
 constexpr std::size_t saved_least_in_memory = 32;
 
 std::size_t saved_least(const Plan& plan) {

@@ -102,12 +102,14 @@ std::uint64_t tokens_of(std::span<const RoutingCall> calls) {
 std::size_t end_of_warmup(std::span<const RoutingCall> calls, double share) {
   const double wanted = static_cast<double>(tokens_of(calls)) * share;
   std::uint64_t tokens = 0;
+  std::size_t last = 0;  // is left in any case
   for (std::size_t i = 0; i < calls.size(); ++i) {
     if (i != 0 && calls[i].layer > calls[i - 1].layer) continue;
-    if (static_cast<double>(tokens) >= wanted) return i;
+    last = i;
+    if (static_cast<double>(tokens) >= wanted) break;
     tokens += calls[i].tokens;
   }
-  return calls.size();
+  return last;
 }
 
 std::string text_of(const SizeSpec& size) {
@@ -174,6 +176,11 @@ class Study {
 
   std::uint64_t tokens() const { return tokens_of(calls_); }
   std::uint64_t warm_tokens() const { return tokens_of(std::span(calls_).subspan(warm_)); }
+
+  Status fits(const SizeSpec& capacity) const {
+    MILLRACE_TRY(plan_capacity(pool_, capacity, options_.trace_path));
+    return {};
+  }
 
   Result<ReplayRow> row(const std::string& policy, const SizeSpec& capacity) const {
     ReplayRow made;
@@ -364,6 +371,12 @@ Result<ReplayStudy> study_replay(const ReplayOptions& options) {
   made.warm_tokens = study.warm_tokens();
   const std::vector<std::string> names = policies_of(options);
   for (const SizeSpec& capacity : options.capacities) {
+    if (const Status fits = study.fits(capacity); !fits) {
+      if (!options.skip_small) return fits.error();
+      made.note += fmt::format("{}{} is left out: a token's experts do not fit into it",
+                               made.note.empty() ? "" : "; ", text_of(capacity));
+      continue;
+    }
     const std::size_t first = made.rows.size();
     for (const std::string& name : names) {
       if (options.cancel != nullptr && options.cancel->load())

@@ -21,7 +21,8 @@ struct ReplayOptions {
   std::uint32_t experts = 0;          // per layer; 0: as the trace says
   std::vector<std::string> policies;  // empty: all
   std::vector<SizeSpec> capacities;   // of the expert pool
-  double warmup = 0.5;                // share of the trace's tokens that only fill the cache
+  bool skip_small = false;  // capacities below the smallest that works, instead of an error
+  double warmup = 0.5;      // share of the trace's tokens that only fill the cache
   // Pricing; no tokens/s without a rate.
   double drive_bytes_per_second = 0;
   double latency_seconds = 0;  // until a first piece of a layer is there

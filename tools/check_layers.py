@@ -36,6 +36,7 @@ ROOMS = [
     ("xxHash", r"xxh.*\.h", r"runtime/base/hash\.cpp"),
     ("CLI11", r"CLI/.*", r"tools/.*"),
     ("Catch2", r"catch2/.*", r"tests/.*"),
+    ("a peer", r"llama\.h", r"bench/peers/.*"),
     ("fmt", r"fmt/.*", r".*\.cpp"),
     ("intrinsics", r"(.*intrin|cpuid|arm_\w+|arm_neon|x86gprintrin)\.h",
      r"kernels/isa/.*|kernels/cpu_features\.cpp"),

@@ -6,8 +6,9 @@
 //          peer MODEL batch   SEQUENCES TOKENS       each with a prompt of 8 of its own
 //          peer MODEL agents  SEQUENCES PREFIX TOKENS   a shared prefix, then decode in step
 //          peer MODEL turns   SEQUENCES PREFIX TURNS GENERATED GIVEN
-//   environment: THREADS (2), UB (512), CONTEXT (by mode), REPACK=0, MMAP=0, and with -DIK
-//   RTR=1 (repack while loading), DEFER=1, PREFETCH=1 (experts ahead of a mapped model)
+// and NAME=NUMBER behind these: THREADS (2), UB (512), CONTEXT (by mode), REPACK=0, MMAP=0,
+// UNIFIED=0; with -DIK also RTR=1 (repack while loading), THP=1, DEFER=1, PREFETCH=1 (experts ahead
+// of a mapped model)
 #include <llama.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,9 +32,14 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+std::map<std::string, int>& settings() {
+  static std::map<std::string, int> all;
+  return all;
+}
+
 int setting(const char* name, int otherwise) {
-  const char* text = std::getenv(name);
-  return text != nullptr ? std::atoi(text) : otherwise;
+  const auto found = settings().find(name);
+  return found == settings().end() ? otherwise : found->second;
 }
 
 [[noreturn]] void fail(const char* what) {
@@ -269,7 +276,12 @@ int main(int argc, char** argv) {
   if (argc < 4) fail("usage: peer MODEL decode|prefill|batch|agents|turns NUMBERS...");
   llama_log_set(quiet, nullptr);
   std::vector<int> numbers;
-  for (int i = 3; i < argc; ++i) numbers.push_back(std::atoi(argv[i]));
+  for (int i = 3; i < argc; ++i) {
+    const std::string word = argv[i];
+    const std::size_t equals = word.find('=');
+    if (equals == std::string::npos) numbers.push_back(std::atoi(argv[i]));
+    else settings()[word.substr(0, equals)] = std::atoi(word.c_str() + equals + 1);
+  }
   for (const Mode& mode : kModes) {
     if (std::string(argv[2]) != mode.name) continue;
     if (numbers.size() < mode.numbers) fail("too few numbers");

@@ -107,6 +107,7 @@ class Measurement {
   std::uint64_t start_ns_ = 0;
   double seconds_ = 0;
   std::optional<ScratchFile> scratch_;
+  bool in_memory_ = false;  // tmpfs, ramfs
   std::optional<File> direct_, buffered_;
   std::optional<ReadMemory> huge_, small_;
   ReadTarget target_;
@@ -150,6 +151,7 @@ Status Measurement::open_files() {
   profile.drive_name = drive.name;
   profile.drive_model = drive.model;
   profile.file_system = drive.file_system;
+  in_memory_ = drive.memory_file_system;
   if (drive.virtual_drive)
     result_.warnings.push_back(
         "the drive is a virtual machine's: its host may answer from a cache of its own, and "
@@ -340,7 +342,7 @@ void Measurement::fill_profile() {
     bytes += static_cast<double>(cell.tally.bytes);
   }
   const bool counted = kernel_read_bytes() > 0;
-  profile.page_cache = counted ? device_bytes < 0.5 * bytes : !profile.direct;
+  profile.page_cache = in_memory_ || (counted ? device_bytes < 0.5 * bytes : !profile.direct);
 }
 
 void Measurement::add_warnings() {
@@ -348,13 +350,21 @@ void Measurement::add_warnings() {
   constexpr std::uint64_t small_file = 256 * MiB;
   if (profile.page_cache)
     result_.warnings.push_back(
-        profile.direct
+        in_memory_ ? "the folder or file lies in memory (" + profile.file_system +
+                         "), on no drive: this is the speed of memory, and the profile is not kept"
+        : profile.direct
             ? "the kernel counts less than half of these bytes as read from a device: this is "
               "memory or a network, not a local drive; the profile is not kept"
             : "this is the speed of the page cache (memory), not of a drive, and the profile is "
               "not "
               "kept: name a file or folder on a file system that takes direct reads");
-  if (profile.file_bytes < small_file)
+  if (scratch_ && profile.file_bytes < options_.scratch_bytes)
+    result_.warnings.push_back(
+        fmt::format("the scratch file has {} instead of {}: it takes at most half of the free "
+                    "space and a third "
+                    "of the time (--seconds); a drive may answer small files from its own cache",
+                    format_bytes(profile.file_bytes), format_bytes(options_.scratch_bytes)));
+  else if (profile.file_bytes < small_file)
     result_.warnings.push_back(fmt::format(
         "the file has only {}: the drive may answer from its own cache; a folder instead of a "
         "file gives a scratch file of {}",

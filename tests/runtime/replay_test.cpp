@@ -109,6 +109,24 @@ TEST_CASE("replay: prices lie between nothing and everything overlapped, and fol
   const auto faster = study_replay(options);
   REQUIRE(faster);
   CHECK(faster->rows[1].tokens_per_second > study->rows[1].tokens_per_second);
+  options.ahead = 1;
+  const auto guessed = study_replay(options);
+  REQUIRE(guessed);
+  options.head_share = 0.5;  // hides no reads
+  const auto headed = study_replay(options);
+  REQUIRE(headed);
+  CHECK(headed->rows[1].tokens_per_second < guessed->rows[1].tokens_per_second);
+  options.capacities.insert(options.capacities.begin(), {SizeSpec::Kind::percent, 0, 1});
+  CHECK_FALSE(study_replay(options));
+  options.skip_small = true;
+  const auto skipped = study_replay(options);
+  REQUIRE(skipped);
+  CHECK(skipped->rows.size() == headed->rows.size());
+  CHECK(skipped->note.find("1% is left out") != std::string::npos);
+  options.warmup = 0.9999;
+  const auto last = study_replay(options);
+  REQUIRE(last);
+  CHECK(last->warm_tokens == 1);
 }
 
 TEST_CASE("replay: what cannot be replayed is refused with its reason") {

@@ -21,7 +21,7 @@ namespace {
 
 struct ReplayFlags {
   ReplayOptions options;
-  std::vector<std::string> capacities = {"5%", "10%", "25%", "50%"};
+  std::vector<std::string> capacities;
   std::optional<double> drive_gbps, compute_ms, expert_share, ahead;
   std::string prefetch = predictor_default(), svg;
   bool json = false;
@@ -44,7 +44,8 @@ Status price(ReplayFlags& flags) {
     options.compute_seconds = here.compute_seconds;
     options.expert_share = here.expert_share;
     options.head_share = here.head_share;
-    options.priced_by = here.from + (flags.drive_gbps || flags.compute_ms ? "; and flags" : "");
+    options.priced_by = here.from + (flags.drive_gbps || flags.compute_ms ? "; and flags" : "") +
+                        (options.ahead > 0 ? "; without the slots that guesses take" : "");
   }
   if (flags.drive_gbps) {
     options.drive_bytes_per_second = *flags.drive_gbps * 1e9;
@@ -58,6 +59,8 @@ Status price(ReplayFlags& flags) {
 Status run(ReplayFlags& flags) {
   install_interrupt_handler();
   flags.options.cancel = &cancel_flag();
+  flags.options.skip_small = flags.capacities.empty();
+  if (flags.capacities.empty()) flags.capacities = {"5%", "10%", "25%", "50%"};
   for (const std::string& text : flags.capacities) {
     auto size = parse_size(text);
     if (!size) return Error{ErrorCode::usage, "--capacity: " + size.error().what};

@@ -372,7 +372,8 @@ Result<ReplayStudy> study_replay(const ReplayOptions& options) {
   const std::vector<std::string> names = policies_of(options);
   for (const SizeSpec& capacity : options.capacities) {
     if (const Status fits = study.fits(capacity); !fits) {
-      if (!options.skip_small) return fits.error();
+      const bool last = &capacity == &options.capacities.back();
+      if (!options.skip_small || (last && made.rows.empty())) return fits.error();
       made.note += fmt::format("{}{} is left out: a token's experts do not fit into it",
                                made.note.empty() ? "" : "; ", text_of(capacity));
       continue;

@@ -48,7 +48,7 @@ struct ReplayRow {
   double warm_compulsory_rate = 0;    // misses that no policy avoids
   double shuffled_hit_rate = 0;       // warm, tokens in random order
   double recovered = 0;               // of the way from LRU to Belady, warm
-  double bytes_per_token = 0;         // warm
+  double bytes_per_token = 0;         // warm; priced with guesses: without the slots these take
   double tokens_per_second_low = 0;   // warm; nothing overlaps
   double tokens_per_second = 0;       // hits compute while misses are read, layer by layer
   double tokens_per_second_high = 0;  // everything overlaps

@@ -290,8 +290,8 @@ std::string prefetch_row(const Engine& engine, const Figures& figures) {
   const std::uint64_t used = std::min(issued, figures.all.experts.guesses_used_bytes);
   const GuessScore total = engine.prefetcher()->total();
   if (engine.plan().sequences > 1 && issued == 0)
-    return engine.config().prefetch +
-           ": nothing was guessed: steps of several sequences ask for most experts anyway";
+    return fmt::format("{}: nothing was read ahead: guesses are for steps of one sequence",
+                       engine.prefetcher()->name());
   return fmt::format(
       "{}: {} read ahead, {} of it used; {:.1f} % of the choices guessed, {:.1f} % of "
       "the guesses right, {} pauses",

@@ -57,6 +57,7 @@ TEST_CASE("floor: the profile is kept, and a run of a model on that drive uses i
     return only_json(outcome);
   };
   const Json tuned = run({});
+  CHECK(integer_at(tuned, "io.depth") >= 8);  // also where idle cores needed fewer
   // The profile's rate of that cell, unless the run itself read faster: then that is the floor.
   const double profiled =
       rate_of(profile, integer_at(tuned, "io.piece_bytes"), integer_at(tuned, "io.depth"));

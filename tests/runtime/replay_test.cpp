@@ -123,6 +123,9 @@ TEST_CASE("replay: prices lie between nothing and everything overlapped, and fol
   REQUIRE(skipped);
   CHECK(skipped->rows.size() == headed->rows.size());
   CHECK(skipped->note.find("1% is left out") != std::string::npos);
+  ReplayOptions only_small = options;
+  only_small.capacities.resize(1);
+  CHECK_FALSE(study_replay(only_small));  // no table without a row
   options.warmup = 0.9999;
   const auto last = study_replay(options);
   REQUIRE(last);

@@ -1,5 +1,6 @@
 // The read floor, measured on small real files: every cell and every way, and what is no drive.
 #include "runtime/floor/floor.h"
+#include "runtime/floor/drive_now.h"
 
 #include <sys/statvfs.h>
 
@@ -120,6 +121,22 @@ TEST_CASE("Memory behind a path is said to be no drive") {
   for (const std::string& warning : result->warnings)
     said = said || warning.find("memory") != std::string::npos;
   CHECK(said);
+}
+
+TEST_CASE("A drive that is asked right now answers by direct reads, or not at all") {
+  const TempFolder folder;
+  const std::string path = folder.write("f", std::string(4 * MiB, 'x'));
+  const auto buffered = File::open(path, DirectMode::off);
+  REQUIRE(buffered);
+  CHECK(drive_now(*buffered, 256 * KiB, 4).bytes == 0);
+  const auto direct = File::open(path, DirectMode::automatic);
+  REQUIRE(direct);
+  if (!direct->direct()) return;  // the folder lies where there are no direct reads
+  CHECK(drive_now(*direct, 8 * MiB, 4).bytes == 0);  // no piece fits into the file
+  const FloorFigure now = drive_now(*direct, 256 * KiB, 4);
+  if (now.samples == 0) return;  // no io_uring with registered buffers here
+  CHECK(now.bytes > 0);
+  CHECK(now.bytes_per_second() > 0);
 }
 
 TEST_CASE("What cannot be measured is refused with the path and the reason") {

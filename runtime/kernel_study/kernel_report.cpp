@@ -12,8 +12,8 @@ std::string heading(const KernelStudy& study, const ReadLimit& limit) {
                      limit.residency == Residency::l2 ? "weights in L2" : "weights from memory",
                      limit.threads, limit.threads == 1 ? "" : "s", limit.best() / 1e9,
                      format_bytes(limit.bytes)) +
-         fmt::format("    {:<8} {:<11} {:>6} {:>6} {:>8} {:>9}  {}\n", "type", "isa", "GB/s",
-                     "share", "x scalar",
+         fmt::format("    {:<8} {:<11} {:>6} {:>6} {:>8} {:>8} {:>9}  {}\n", "type", "isa", "GB/s",
+                     "share", "by turns", "x scalar",
                      limit.residency == Residency::l2 && study.options.tokens > 1
                          ? fmt::format("GMA/s {}t", study.options.tokens)
                          : "",
@@ -32,9 +32,9 @@ std::string row(const KernelStudy& study, const KernelFigure& figure) {
   const KernelFigure* many = many_tokens(study, figure);
   const bool same = figure.same_bits && (many == nullptr || many->same_bits);
   return fmt::format(
-      "    {:<8} {:<11} {:>6.2f} {:>6.2f} {:>8.1f} {:>9}  {}\n", dtype_info(figure.type).name,
-      figure.isa, figure.median() / 1e9, study.share(figure),
-      figure.median() / figure.scalar_bytes_per_second,
+      "    {:<8} {:<11} {:>6.2f} {:>6.2f} {:>8.2f} {:>8.1f} {:>9}  {}\n",
+      dtype_info(figure.type).name, figure.isa, figure.median() / 1e9, study.share(figure),
+      KernelStudy::share_by_turns(figure), figure.median() / figure.scalar_bytes_per_second,
       many == nullptr ? "" : fmt::format("{:.1f}", many->multiply_adds_per_second() / 1e9),
       same ? "same" : "OTHER");
 }
@@ -65,6 +65,8 @@ Json figure_json(const KernelStudy& study, const KernelFigure& figure) {
   json.set("bytes", figure.bytes);
   json.set("bytes_per_second", figure.median());
   json.set("share", figure.tokens == 1 ? Json(study.share(figure)) : Json());
+  json.set("share_by_turns",
+           figure.tokens == 1 ? Json(KernelStudy::share_by_turns(figure)) : Json());
   json.set("times_scalar", figure.median() / figure.scalar_bytes_per_second);
   json.set("multiply_adds_per_second", figure.multiply_adds_per_second());
   json.set("same_bits", figure.same_bits);
@@ -82,7 +84,9 @@ std::string kernel_table_text(const KernelStudy& study) {
       if (figure.tokens == 1 && &study.limit_of(figure) == &limit) text += row(study, figure);
   }
   text += fmt::format(
-      "  {} columns, {} activations, {} of {} for weights in huge pages; medians of {} repeats\n",
+      "  {} columns, {} activations, {} of {} for weights in huge pages; medians of {} repeats\n"
+      "  share: of the best read loop; by turns: median of the ratios to the read loop just "
+      "before\n",
       study.options.columns, study.options.float_activations ? "unrounded" : "8-bit",
       format_bytes(study.huge_bytes), format_bytes(study.mapped_bytes), study.options.repeats);
   return text;

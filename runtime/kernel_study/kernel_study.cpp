@@ -229,6 +229,9 @@ class TeamStudy {
   void repeat_product(const KernelTable& table, unsigned passes, KernelFigure& figure) {
     const double seconds = run_product(table, passes);
     figure.bytes_per_second.push_back(static_cast<double>(figure.bytes * passes) / seconds);
+    if (figure.tokens == 1)
+      figure.beside_loop.push_back(figure.bytes_per_second.back() /
+                                   limit().bytes_per_second.back());
   }
 
   void read_loop() {
@@ -238,10 +241,12 @@ class TeamStudy {
     const auto read = [&](unsigned i) { sums[i] += table.read_all(blocks_[i].data, bytes); };
     const unsigned passes = passes_for(team_.run(1, read));
     const double seconds = team_.run(passes, read);
-    ReadLimit& limit =
-        study_.limits[study_.limits.size() - (cell_.residency == Residency::l2 ? 2 : 1)];
-    limit.bytes = bytes * team_.threads();
-    limit.bytes_per_second.push_back(static_cast<double>(limit.bytes * passes) / seconds);
+    limit().bytes = bytes * team_.threads();
+    limit().bytes_per_second.push_back(static_cast<double>(limit().bytes * passes) / seconds);
+  }
+
+  ReadLimit& limit() {
+    return study_.limits[study_.limits.size() - (cell_.residency == Residency::l2 ? 2 : 1)];
   }
 
   KernelStudy& study_;
@@ -290,6 +295,10 @@ const ReadLimit& KernelStudy::limit_of(const KernelFigure& figure) const {
 
 double KernelStudy::share(const KernelFigure& figure) const {
   return figure.tokens > 1 ? 0 : figure.median() / limit_of(figure).best();
+}
+
+double KernelStudy::share_by_turns(const KernelFigure& figure) {
+  return median_of(figure.beside_loop);
 }
 
 Result<KernelStudy> study_kernels(const KernelStudyOptions& options, ProgressLine& progress,

@@ -50,6 +50,7 @@ struct KernelFigure {
   std::uint64_t bytes;                   // of weights per pass, of all threads
   std::uint64_t multiply_adds;           // per pass
   std::vector<double> bytes_per_second;  // of weights, of all repeats
+  std::vector<double> beside_loop;       // each of them to the read loop just before; one token
   double scalar_bytes_per_second = 0;    // median of the scalar kernel
   bool same_bits = false;                // all outputs are those of the scalar kernel
   double median() const noexcept;
@@ -66,6 +67,9 @@ struct KernelStudy {
   const ReadLimit& limit_of(const KernelFigure& figure) const;
   // Of one token: its median against the best read loop. Of many: 0, they are no matter of reading.
   double share(const KernelFigure& figure) const;
+  // Of one token: the median of its ratios to the read loop just before, which a machine whose
+  // memory is shared with others leaves alone; 0 of many.
+  static double share_by_turns(const KernelFigure& figure);
   // Too few repeats to call a share wrong.
   bool judges_shares() const noexcept { return options.repeats >= 5; }
 };

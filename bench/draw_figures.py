@@ -4,7 +4,7 @@
 usage: draw_figures.py [--check] [ROOT]
 
 A marker is <!-- figures: NAME --> … <!-- end of figures -->; NAME is a result of `millrace
-kernels`, `millrace floor` or compare_settings.py, or `comparisons` for all that set millrace beside
+kernels`, `millrace floor`, compare_settings.py or compare_peers.py, or `comparisons` for all that set millrace beside
 others. With --check nothing is written: exit 1 if the README says other than the results.
 """
 
@@ -116,6 +116,23 @@ def settings(kept):
             f"{place(kept)}.\n\n" + table(head, rows))
 
 
+def axes(kept):
+    """millrace beside other engines on one model, an axis a row."""
+    versions = {who: column["version"] for columns in kept["rows"].values()
+                for who, column in columns.items() if who != "millrace"}
+    rows = []
+    for name, columns in kept["rows"].items():
+        middle = {who: statistics.median(column["values"]) for who, column in columns.items()}
+        others = [middle[who] for who in versions if who in middle]
+        rows.append([name, number(middle["millrace"]),
+                     *(number(middle[who]) if who in middle else "" for who in versions),
+                     f"{middle['millrace'] / max(others):.2f}" if others else ""])
+    head = [f"`{kept['model']}`, {kept['threads']} thread{'s' if kept['threads'] > 1 else ''}",
+            "millrace", *(f"{who} {version}" for who, version in versions.items()), "ratio"]
+    return (f"{kept['unit']}, medians of runs by turns, ratio to the better; {place(kept)}.\n\n"
+            + table(head, rows))
+
+
 def drawn(name, results):
     if name == "comparisons":
         return comparisons(results)
@@ -124,6 +141,8 @@ def drawn(name, results):
     kept = results[name]
     if kept["kind"] == "settings":
         return settings(kept)
+    if kept["kind"] == "axes":
+        return axes(kept)
     return {"kernels": kernels, "floor": floor}[name](kept)
 
 

@@ -183,6 +183,7 @@ double Engine::ask_drive() {
   const RunDrive& drive = drives_.front();
   const FloorFigure now = drive_now(files_.front(), drive.piece_bytes, drive.depth);
   probe_bytes_ = now.bytes;
+  asked_bytes_per_second_ = now.bytes_per_second();
   return now.bytes_per_second();
 }
 
@@ -200,6 +201,7 @@ Status Engine::keep_pace(double compute_seconds) const {
       config_.queue_depth == 0 && config_.piece_bytes == 0 && config_.io == ReaderKind::automatic;
   if (by_profile && run_floor_ && run_floor_->figure().samples > 0)
     lesson.drive_bytes_per_second = run_floor_->figure().bytes_per_second();
+  lesson.asked_bytes_per_second = asked_bytes_per_second_;
   return save_pace(pace_key(), lesson);
 }
 

@@ -152,7 +152,8 @@ class Engine {
   const KernelTable* kernels_ = nullptr;
   ModelSpec spec_;
   std::uint64_t metadata_bytes_ = 0;
-  std::uint64_t probe_bytes_ = 0;  // what asking the drive read
+  std::uint64_t probe_bytes_ = 0;      // what asking the drive read
+  double asked_bytes_per_second_ = 0;  // and what it gave
   std::unique_ptr<Tokenizer> tokenizer_;
   Error tokenizer_error_{ErrorCode::format, {}};
   double load_seconds_ = 0;

@@ -19,6 +19,7 @@ namespace {
 constexpr std::uint64_t pace_bytes_max = 64 * KiB;
 constexpr double drive_rate_max = 1e12;  // bytes per second
 constexpr double compute_seconds_max = 1e5;
+constexpr double run_share_min = 0.25, run_share_max = 1.5;  // of what a drive gives when asked
 constexpr double pace_range = 0.15;  // how far a drive is expected to stray from its pace
 
 std::string path_of(const PaceKey& key) {
@@ -45,7 +46,17 @@ Result<KnownPace> parse_pace(const std::string& text, const std::string& drive) 
   if (!rate->get_number(pace.drive_bytes_per_second) ||
       !(pace.drive_bytes_per_second > 0 && pace.drive_bytes_per_second <= drive_rate_max))
     return Error{ErrorCode::format, "it has no rate of a drive"};
+  const Json* const asked = json.find("asked_bytes_per_second");
+  if (asked != nullptr &&
+      (!asked->get_number(pace.asked_bytes_per_second) ||
+       !(pace.asked_bytes_per_second > 0 && pace.asked_bytes_per_second <= drive_rate_max)))
+    return Error{ErrorCode::format, "it has no rate of a drive that was asked"};
   return pace;
+}
+
+// The mean of what was known and what is new, or what there is of both.
+double mean_of(double before, double now) noexcept {
+  return before > 0 && now > 0 ? (before + now) / 2 : std::max(before, now);
 }
 
 double middle_of(double a, double b, double c) noexcept {
@@ -73,10 +84,15 @@ Status save_pace(const PaceKey& key, const PaceLesson& lesson) {
   Json json = Json::object()
                   .set("compute_seconds", known ? (known->compute_seconds + took) / 2 : took)
                   .set("runs", known ? known->runs + 1 : 1u);
-  const double before = known ? known->drive_bytes_per_second : 0;
+  const KnownPace before = known.value_or(KnownPace{});
   const double now = std::min(lesson.drive_bytes_per_second, drive_rate_max);
-  const double rate = before > 0 && now > 0 ? (before + now) / 2 : std::max(before, now);
+  const double rate = mean_of(before.drive_bytes_per_second, now);
   if (rate > 0) json.set("drive", key.drive).set("drive_bytes_per_second", rate);
+  // Only of runs that have both, for one is held against the other.
+  const double asked = std::min(lesson.asked_bytes_per_second, drive_rate_max);
+  const double kept = now > 0 && asked > 0 ? mean_of(before.asked_bytes_per_second, asked)
+                                           : before.asked_bytes_per_second;
+  if (rate > 0 && kept > 0) json.set("asked_bytes_per_second", kept);
   std::error_code error;
   std::filesystem::create_directories(key.folder, error);
   return replace_file(path_of(key), json.dump(1) + "\n");
@@ -96,7 +112,11 @@ ComputeSpeed paced(const ComputeSpeed& measured, const TokenTimes& by_weights,
 DriveRange paced(DriveRange profiled, const std::optional<KnownPace>& pace, double now) noexcept {
   const double in_runs = pace ? pace->drive_bytes_per_second : 0;
   if (in_runs <= 0 && now <= 0) return profiled;
-  const double by_profile = profiled.measured ? profiled.middle : 0;
+  const double asked = pace ? pace->asked_bytes_per_second : 0;
+  const double share =
+      in_runs > 0 && asked > 0 ? std::clamp(in_runs / asked, run_share_min, run_share_max) : 1;
+  const double by_profile = profiled.measured ? share * profiled.middle : 0;
+  now *= share;
   DriveRange range = profiled;
   if (now <= 0) range.middle = in_runs;
   else if (in_runs > 0 && by_profile > 0) range.middle = middle_of(in_runs, by_profile, now);

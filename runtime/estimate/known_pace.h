@@ -27,6 +27,7 @@ struct PaceKey {
 struct PaceLesson {
   double compute_seconds = 0;         // of a token
   double drive_bytes_per_second = 0;  // measured between its tokens; 0: it was not
+  double asked_bytes_per_second = 0;  // by drive_now() as it started; 0: it was not asked
 };
 
 // Bounds of what is believed, as a multiple of what the weights alone take by a measurement at the
@@ -43,7 +44,8 @@ ComputeSpeed paced(const ComputeSpeed& measured, const TokenTimes& by_weights,
                    const std::optional<KnownPace>& pace) noexcept;
 // What to expect of the drive, and the range widened to hold that: what it gave in runs; where it
 // was asked a moment ago (drive_now(), bytes per second), the middle one of what its profile, the
-// runs and that moment say, of two their geometric mean.
+// runs and that moment say, of two their geometric mean. In a run a drive gives less than when it
+// is asked; where runs show how much less, profile and moment are lowered by that.
 DriveRange paced(DriveRange profiled, const std::optional<KnownPace>& pace,
                  double now = 0) noexcept;
 

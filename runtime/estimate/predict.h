@@ -52,6 +52,7 @@ struct KnownPace {
   double compute_seconds = 0;         // of a token, all that is not waiting
   std::uint32_t runs = 0;             // that it was learned from
   double drive_bytes_per_second = 0;  // what the drive gave in the middle of them; 0: not known
+  double asked_bytes_per_second = 0;  // what it gave when asked as they started; 0: not known
 };
 
 struct Prediction {

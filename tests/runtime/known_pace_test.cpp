@@ -96,6 +96,20 @@ TEST_CASE("What a drive gave in runs is what is expected of that drive, and of n
   CHECK(paced(measured, std::nullopt).low == measured.low);
 }
 
+TEST_CASE("What a drive gave when asked is kept of runs that also tell what it gave in them") {
+  const TempFolder folder;
+  const std::string place = folder.path("kept");
+  const PaceKey key{place, "0123", "scalar", 2, "direct a"};
+  REQUIRE(save_pace(key, {0.08, 0, 9e9}));
+  CHECK(load_pace(key)->asked_bytes_per_second == 0);
+  REQUIRE(save_pace(key, {0.08, 1e9, 2e9}));
+  CHECK(load_pace(key)->asked_bytes_per_second == Approx(2e9));
+  REQUIRE(save_pace(key, {0.08, 1e9, 4e9}));
+  CHECK(load_pace(key)->asked_bytes_per_second == Approx(3e9));
+  REQUIRE(save_pace(key, {0.08, 1e9}));
+  CHECK(load_pace(key)->asked_bytes_per_second == Approx(3e9));
+}
+
 TEST_CASE("A drive that was asked a moment ago is judged by that moment too") {
   const DriveRange profiled{1.9e9, 2e9, 2.1e9, true, 1e-4};
   const KnownPace pace{.compute_seconds = 0.08, .runs = 3, .drive_bytes_per_second = 1e9};
@@ -103,6 +117,12 @@ TEST_CASE("A drive that was asked a moment ago is judged by that moment too") {
   CHECK(paced(profiled, pace, 9e9).middle == 2e9);
   CHECK(paced(profiled, pace, 1e8).middle == 1e9);
   CHECK(paced(profiled, std::nullopt, 0.5e9).middle == Approx(1e9));
+  KnownPace both = pace;  // runs got half of what the drive gave when asked: so it will be again
+  both.asked_bytes_per_second = 2e9;
+  CHECK(paced(profiled, both, 2e9).middle == Approx(1e9));
+  CHECK(paced(profiled, both, 2.2e9).middle == Approx(1e9));
+  CHECK(paced({2.9e9, 3e9, 3.1e9, true, 1e-4}, both, 2.6e9).middle == Approx(1.3e9));
+  CHECK(paced(profiled, both).middle == Approx(1e9));
   const DriveRange assumed{0.4e9, 2.5e9, 7e9, false, 2e-4};
   CHECK(paced(assumed, pace, 4e9).middle == Approx(2e9));
   CHECK(paced(assumed, std::nullopt, 3e9).middle == Approx(3e9));

@@ -193,14 +193,12 @@ PaceKey Engine::pace_key() const {
           plan_.threads, pace_drive(drives_, files_.front().direct())};
 }
 
-Status Engine::keep_pace(double compute_seconds) const {
+Status Engine::keep_pace(PaceLesson lesson) const {
   if (!compute_speed_) return {};
-  PaceLesson lesson{.compute_seconds = compute_seconds};
   // What the drive gives to settings that were made by hand is no rate for those of later plans.
   const bool by_profile =
       config_.queue_depth == 0 && config_.piece_bytes == 0 && config_.io == ReaderKind::automatic;
-  if (by_profile && run_floor_ && run_floor_->figure().samples > 0)
-    lesson.drive_bytes_per_second = run_floor_->figure().bytes_per_second();
+  if (!by_profile) lesson.drive_bytes_per_second = 0;
   lesson.asked_bytes_per_second = asked_bytes_per_second_;
   return save_pace(pace_key(), lesson);
 }

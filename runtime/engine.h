@@ -111,9 +111,10 @@ class Engine {
   // Under which the model's routing is kept between runs (estimate/known_routing); empty: it is
   // not.
   const std::string& routing_key() const noexcept { return routing_key_; }
-  // Keeps what computing a decoded token of this run took, for later predictions. Nothing is done
-  // where none is made. `io` error.
-  Status keep_pace(double compute_seconds) const;
+  // Keeps what computing a decoded token of this run took and what the drive gave, for later
+  // predictions; what it gave when asked is added here. Nothing is done where none is made. `io`
+  // error.
+  Status keep_pace(PaceLesson lesson) const;
   // Tokens per second to expect, where much is streamed; nothing elsewhere.
   const std::optional<Prediction>& prediction() const noexcept { return prediction_; }
   // Where the floor of this run is measured; null where little is streamed.

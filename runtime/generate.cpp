@@ -9,6 +9,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/counters.h"
+#include "runtime/floor/floor_figures.h"
 #include "runtime/routing_recorder.h"
 #include "runtime/sequence_run.h"
 
@@ -104,7 +105,10 @@ class Generation {
   void keep_pace() {
     if (decode_.tokens < pace_tokens_min) return;
     const auto compute_ns = static_cast<double>(decode_.counters.times.compute_ns);
-    const Status kept = engine_.keep_pace(compute_ns * 1e-9 / static_cast<double>(decode_.tokens));
+    const FloorFigures floor = floor_figures(engine_, decode_, 0);
+    const Status kept = engine_.keep_pace(
+        {.compute_seconds = compute_ns * 1e-9 / static_cast<double>(decode_.tokens),
+         .drive_bytes_per_second = floor.measured.samples > 0 ? floor.rate : 0});
     if (!kept) log_info("the pace is not kept for later plans: " + kept.error().what);
   }
 

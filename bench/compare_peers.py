@@ -40,11 +40,10 @@ def figures(mode, numbers, result):
     if mode == "agents":
         sequences, prefix, count = numbers
         return {f"{sequences} agents on {prefix}, decoding": result["decode"]["tokens_per_second"],
-                f"{sequences} agents on {prefix}, {count} tokens each, in all":
-                    sequences * count / wall}
+                f"{sequences} agents on {prefix}, with the prefix": sequences * count / wall}
     sequences, prefix, turns, generated, given = numbers
-    return {f"{turns} turns x {sequences} agents on {prefix} ({generated} generated, {given} given)":
-            sequences * turns * (generated + given) / wall}
+    name = f"{turns} turns x {sequences} agents on {prefix}, {generated} generated and {given} given"
+    return {name: sequences * turns * (generated + given) / wall}
 
 
 def measure(command):

@@ -136,7 +136,7 @@ class Engine {
   Status make_memory();
   Status predict_speed(const PlanInput& input);
   Status note_routing();
-  double ask_drive();
+  double ask_drives();
   PaceKey pace_key() const;
   Status start_reading();
   Status load_trunk();
@@ -152,7 +152,7 @@ class Engine {
   const KernelTable* kernels_ = nullptr;
   ModelSpec spec_;
   std::uint64_t metadata_bytes_ = 0;
-  std::uint64_t probe_bytes_ = 0;  // what asking the drive read
+  std::uint64_t probe_bytes_ = 0;  // what asking the drives read
   std::unique_ptr<Tokenizer> tokenizer_;
   Error tokenizer_error_{ErrorCode::format, {}};
   double load_seconds_ = 0;

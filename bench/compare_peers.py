@@ -39,7 +39,7 @@ def figures(mode, numbers, result):
     wall = result["wall_seconds"]
     if mode == "agents":
         sequences, prefix, count = numbers
-        return {f"{sequences} agents on {prefix}, decoding": result["decode"]["tokens_per_second"],
+        return {f"{sequences} agents on {prefix}, decode": result["decode"]["tokens_per_second"],
                 f"{sequences} agents on {prefix}, with the prefix": sequences * count / wall}
     sequences, prefix, turns, generated, given = numbers
     name = f"{turns} turns x {sequences} agents on {prefix}, {generated} generated and {given} given"

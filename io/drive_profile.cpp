@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <ctime>
 #include <filesystem>
 #include <system_error>
 #include <tuple>
@@ -85,18 +87,21 @@ class Fields {
     if (failed_.empty()) return {};
     return bad("'" + failed_ + "' is missing or out of bounds");
   }
-
- private:
   void fail(const char* key) {
     if (failed_.empty()) failed_ = key;
   }
+
+ private:
   const Json& object_;
   std::string failed_;
 };
 
+// Floor measures powers of two; a run multiplies them by a depth.
 std::uint64_t piece_field(Fields& fields) {
-  return static_cast<std::uint64_t>(
-      fields.integer("piece_bytes", 512, static_cast<std::int64_t>(limits::segment_bytes_max)));
+  constexpr std::int64_t most = std::int64_t{64} * MiB;
+  const auto piece = static_cast<std::uint64_t>(fields.integer("piece_bytes", 512, most));
+  if (!std::has_single_bit(piece)) fields.fail("piece_bytes");
+  return piece;
 }
 
 Result<ReadRate> parse_rate(const Json& json) {
@@ -147,6 +152,10 @@ Result<DriveProfile> profile_of(const std::string& path, const Drive& drive) {
   if (!profile) return prefixed(profile.error().what);
   if (profile->drive_key != drive.key)
     return prefixed(fmt::format("is of another drive ({})", profile->drive_name));
+  constexpr std::int64_t clocks_differ = 86'400;
+  if (profile->measured_at > static_cast<std::int64_t>(std::time(nullptr)) + clocks_differ)
+    return prefixed("'measured_at' lies in the future");
+  if (profile->page_cache) return prefixed("'page_cache' is true: it is no profile of a drive");
   return profile;
 }
 
@@ -190,7 +199,7 @@ Result<DriveProfile> parse_profile(const std::string& text) {
   profile.drive_name = fields.text("drive_name");
   profile.drive_model = fields.text("drive_model");
   profile.file_system = fields.text("file_system");
-  profile.measured_at = fields.integer("measured_at", 0, INT64_MAX);
+  profile.measured_at = fields.integer("measured_at", 1, INT64_MAX);
   profile.thorough = fields.flag("thorough");
   profile.direct = fields.flag("direct");
   profile.page_cache = fields.flag("page_cache");

@@ -63,8 +63,9 @@ Result<DriveProfile> parse_profile(const std::string& text);
 std::string profile_path(const std::string& folder, const std::string& drive_key);
 // Makes the folder (0700) if needed; written whole or not at all. `io` error.
 Status save_profile(const std::string& folder, const DriveProfile& profile);
-// Nothing if the drive was never measured. A file that is damaged, of another version or of
-// another drive is ignored with a warning that names it. An empty folder name: nothing.
+// Nothing if the drive was never measured. A file that is damaged, of another version, of another
+// drive, of the page cache or of a day to come is ignored with a warning that names it. An empty
+// folder name: nothing.
 std::optional<DriveProfile> load_profile(const std::string& folder, const Drive& drive);
 
 // What the drive gives at this piece size and depth: the rate of the nearest cell that was

@@ -9,6 +9,7 @@
 #include "model/layer_tensors.h"
 #include "model/optional_tensors.h"
 #include "model/tensor_finder.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/log.h"
 
 namespace millrace {
@@ -118,6 +119,11 @@ class SpecBuilder {
   const FamilySpec& family_;
 };
 
+// "3 tensors for seeing images take no part".
+std::string left_out(std::uint64_t count, std::string_view what, std::string_view why = {}) {
+  return counted(count, what, why) + (count == 1 ? " takes no part" : " take no part");
+}
+
 }  // namespace
 
 std::vector<std::string> ModelSpec::notes() const {
@@ -128,17 +134,17 @@ std::vector<std::string> ModelSpec::notes() const {
                     "engine's",
                     family->architecture));
   if (hparams.nextn_layers > 0 || unused.prediction > 0)
-    notes.push_back(fmt::format(
-        "{} tensors that predict further tokens{} take no part", unused.prediction,
-        hparams.nextn_layers == 0 ? std::string()
-                                  : fmt::format(" ({} layers at the end)", hparams.nextn_layers)));
+    notes.push_back(
+        left_out(unused.prediction, "tensor",
+                 "for predicting further tokens" +
+                     (hparams.nextn_layers == 0
+                          ? std::string()
+                          : " (" + counted(hparams.nextn_layers, "layer", "at the end") + ")")));
   if (tied_head) notes.emplace_back("there is no output.weight: the embedding is the head (tied)");
   notes.insert(notes.end(), missing_factors.begin(), missing_factors.end());
-  if (unused.vision > 0)
-    notes.push_back(fmt::format("{} tensors that see images take no part", unused.vision));
+  if (unused.vision > 0) notes.push_back(left_out(unused.vision, "tensor", "for seeing images"));
   if (unused.others > 0)
-    notes.push_back(
-        fmt::format("{} unknown tensors take no part: {}", unused.others, unused.other_names));
+    notes.push_back(left_out(unused.others, "unknown tensor") + ": " + unused.other_names);
   if (const auto& keys = hparams.unknown_keys; !keys.empty()) {
     constexpr std::size_t told_max = 4;
     std::string told;

@@ -7,11 +7,13 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "io/errno_text.h"
+#include "prefetch/routing_walks.h"
 #include "runtime/base/limits.h"
 #include "runtime/base/log.h"
 
@@ -78,10 +80,12 @@ class Parser {
   }
 
   Result<RoutingRecord> finish() {
+    const bool cut = !begun_.empty();
     MILLRACE_TRY(take_begun());
+    if (line_ == 0) return Error{ErrorCode::usage, fmt::format("{} is empty", name_)};
+    if (cut) return wrong("the line does not end: the file was cut off there");
     if (record_.rows.empty()) return wrong("there are no rows");
     complete_header();
-    MILLRACE_TRY(check_against_header());
     return std::move(record_);
   }
 
@@ -168,7 +172,8 @@ class Parser {
     if (made.layer >= limits::layers_max)
       return wrong(fmt::format("layer {}: at most {}", made.layer, limits::layers_max - 1));
     record_.rows.push_back(made);
-    return check_experts(record_.experts_of(made));
+    MILLRACE_TRY(check_experts(made));
+    return check_place(made);
   }
 
   Status own_row(Fields& fields, RoutingRow& made) {
@@ -209,7 +214,8 @@ class Parser {
     return {};
   }
 
-  Status check_experts(std::span<const ExpertIndex> experts) const {
+  Status check_experts(const RoutingRow& row) const {
+    const auto experts = record_.experts_of(row);
     if (experts.size() > limits::experts_used_max)
       return wrong(fmt::format("{} experts: at most {}", experts.size(), limits::experts_used_max));
     for (std::size_t i = 0; i < experts.size(); ++i) {
@@ -218,7 +224,33 @@ class Parser {
       for (std::size_t j = 0; j < i; ++j)
         if (experts[i] == experts[j]) return wrong(fmt::format("expert {} twice", experts[i]));
     }
-    return {};
+    for (const float weight : record_.weights_of(row))
+      if (!std::isfinite(weight) || weight < 0)
+        return wrong(fmt::format("weight {}: must be finite and not negative", weight));
+    const std::uint32_t others = record_.rows.front().count;
+    if (row.count == others) return {};
+    return wrong(fmt::format("experts of this row: {}, of the first one: {}", row.count, others));
+  }
+
+  // Against the first line, and against the rows before.
+  Status check_place(const RoutingRow& row) {
+    const RoutingTraceHeader& header = record_.header;
+    const auto within = [](std::uint32_t index, std::uint32_t count) {
+      return count == 0 || index < count;
+    };
+    const auto experts = record_.experts_of(row);
+    const ExpertIndex highest = *std::max_element(experts.begin(), experts.end());
+    if (!within(row.layer, header.layers) || !within(highest, header.experts) ||
+        !within(row.count - 1, header.experts_used))
+      return wrong(fmt::format(
+          "step {} layer {} (expert {}, {} of them) is outside of what its first line says: "
+          "n_layer {}, n_expert {}, n_expert_used {} (0: not said)",
+          row.step, row.layer, highest, row.count, header.layers, header.experts,
+          header.experts_used));
+    const bool own_recording = header.batch_tokens != 0;  // has all tokens in the last layer too
+    const std::string out_of_order =
+        walks_.take(row, own_recording || row.layer + 1 < header.layers);
+    return out_of_order.empty() ? Status() : wrong(out_of_order);
   }
 
   void complete_header() {
@@ -237,22 +269,6 @@ class Parser {
     if (header.experts_used == 0) header.experts_used = used;
   }
 
-  Status check_against_header() {
-    const RoutingTraceHeader& header = record_.header;
-    for (const RoutingRow& row : record_.rows) {
-      const auto experts = record_.experts_of(row);
-      const ExpertIndex highest = *std::max_element(experts.begin(), experts.end());
-      if (row.layer >= header.layers || highest >= header.experts ||
-          row.count > header.experts_used)
-        return Error{ErrorCode::usage,
-                     fmt::format("{}: step {} layer {} (expert {}, {} of them) is outside of what "
-                                 "its first line says: {} layers, {} experts, {} used",
-                                 name_, row.step, row.layer, highest, row.count, header.layers,
-                                 header.experts, header.experts_used)};
-    }
-    return {};
-  }
-
   // What a file may make of memory, however small it is when compressed.
   static constexpr std::size_t rows_max = std::size_t{1} << 24;
   static constexpr std::uint64_t lines_max = 2 * rows_max;
@@ -263,6 +279,7 @@ class Parser {
   std::uint64_t line_ = 0;
   std::size_t columns_ = 0;
   bool other_ = false;
+  RoutingWalks walks_;
   RoutingRecord record_;
 };
 
@@ -299,7 +316,12 @@ Result<RoutingRecord> read_routing(const std::string& path, const std::atomic<bo
     text_bytes += static_cast<std::size_t>(count);
     if (text_bytes > text_bytes_max)
       return Error{ErrorCode::usage, fmt::format("{}: more than 1 GiB of text", path)};
-    if (count == 0) return parser.finish();
+    if (count == 0) {
+      int code = Z_OK;
+      const std::string cause = gzerror(file.get(), &code);
+      if (code == Z_BUF_ERROR) return Error{ErrorCode::io, fmt::format("{}: {}", path, cause)};
+      return parser.finish();
+    }
     MILLRACE_TRY(parser.feed({part.data(), static_cast<std::size_t>(count)}));
   }
 }

@@ -40,7 +40,8 @@ struct RoutingRecord {
   }
 };
 
-// `usage` errors say "NAME:LINE: what is wrong"; a record without rows is one.
+// `usage` errors say "NAME:LINE: what is wrong"; a record without rows is one, one whose last line
+// does not end, and one in which a row is missing (RoutingWalks).
 Result<RoutingRecord> parse_routing(std::string_view text, const std::string& name);
 // The same of a file, line by line as it is read and inflated. `io` if it cannot be read or is a
 // damaged gzip; `cancelled`.

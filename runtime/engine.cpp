@@ -9,6 +9,7 @@
 #include "model/format/open.h"
 #include "prefetch/eviction_policy.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/log.h"
 #include "runtime/direct_choice.h"
 #include "runtime/estimate/choose_cache.h"
@@ -76,7 +77,9 @@ Status Engine::open_model(const Checkpoint& checkpoint) {
 // Their files stand behind the model's.
 Status Engine::open_mirrors(const Checkpoint& checkpoint, DirectMode direct) {
   const auto count = static_cast<std::uint32_t>(files_.size());
-  RunDrive& own = drives_.emplace_back(RunDrive{.path = spec_.files.front(), .files = {}});
+  // Named by what experts are read from: a packed pool stands behind the model's files.
+  const std::string& read = config_.pool_path.empty() ? spec_.files.front() : spec_.files.back();
+  RunDrive& own = drives_.emplace_back(RunDrive{.path = read, .files = {}});
   for (std::uint32_t i = 0; i < count; ++i) own.files.push_back(i);
   std::vector<Mirror> mirrors;
   if (!config_.mirror_paths.empty()) {
@@ -105,9 +108,8 @@ Status Engine::open_mirrors(const Checkpoint& checkpoint, DirectMode direct) {
 
 Status Engine::look_up_drives() {
   for (RunDrive& drive : drives_) {
-    const auto first = std::find_if(drive.files.begin(), drive.files.end(),
-                                    [](std::uint32_t file) { return file != ReadDrive::no_file; });
-    MILLRACE_TRY(look_up(drive, files_[*first].path(), config_.profile_folder));
+    drive.expert_file = expert_file(drive.files, !config_.pool_path.empty());
+    MILLRACE_TRY(look_up(drive, files_[drive.expert_file].path(), config_.profile_folder));
   }
   note_shared(drives_);
   layout_ = joined_layout(spec_.experts, block_bytes_,
@@ -163,7 +165,7 @@ Status Engine::predict_speed(const PlanInput& input) {
   const ComputeSpeed speed = paced(*compute_speed_, token_times(spec_, *compute_speed_), pace);
   const auto routing = load_routing(config_.profile_folder, routing_key_, spec_);
   const DriveRange drive =
-      paced(drive_range(drives_, layout_.largest_read_bytes()), pace, ask_drive());
+      paced(drive_range(drives_, layout_.largest_read_bytes()), pace, ask_drives());
   MILLRACE_ASSIGN(PlannedRun run, choose_cache(input, std::move(plan_), {speed, drive, routing}));
   plan_ = std::move(run.plan);
   prediction_ = std::move(run.prediction);
@@ -176,15 +178,21 @@ Status Engine::predict_speed(const PlanInput& input) {
   return {};
 }
 
-// Bytes per second that the drive gives right now; 0 if that is not known. Of several drives each
-// has its share, and what they gave together in runs tells more.
-double Engine::ask_drive() {
-  if (drives_.size() > 1 || config_.reader_factory != nullptr) return 0;
-  const RunDrive& drive = drives_.front();
-  const FloorFigure now = drive_now(files_.front(), drive.piece_bytes, drive.depth);
-  probe_bytes_ = now.bytes;
-  asked_bytes_per_second_ = now.bytes_per_second();
-  return now.bytes_per_second();
+// Bytes per second that the drives of the experts give right now, each asked alone; 0 if one of
+// them does not say.
+double Engine::ask_drives() {
+  if (config_.reader_factory != nullptr) return 0;
+  double all = 0;
+  for (const RunDrive& drive : drives_) {
+    const bool experts = config_.pool_path.empty() || drive.files.back() != ReadDrive::no_file;
+    if (!experts || !drive.note.empty()) continue;  // noted: asked already, under another path
+    const FloorFigure now = drive_now(files_[drive.expert_file], drive.piece_bytes, drive.depth);
+    probe_bytes_ += now.bytes;
+    if (now.bytes == 0) return 0;
+    all += now.bytes_per_second();
+  }
+  asked_bytes_per_second_ = all;
+  return all;
 }
 
 PaceKey Engine::pace_key() const {
@@ -259,9 +267,8 @@ Status Engine::build_pipeline() {
     if (loader_->spares() > 0) {
       MILLRACE_TRY(make_prefetcher());
     } else if (spares > 0 && !plan_.slots.complete) {
-      log_info(
-          fmt::format("--prefetch {}: a cache of {} slots has none to spare: nothing is read ahead",
-                      config_.prefetch, plan_.slots.slots));
+      log_info(fmt::format("--prefetch {}: a cache of {} has none to spare: nothing is read ahead",
+                           config_.prefetch, counted(plan_.slots.slots, "slot")));
     }
   }
   MILLRACE_ASSIGN(arena_, ComputeArena::create(plan_.threads));
@@ -310,8 +317,8 @@ Status Engine::walk_part(std::size_t tokens, std::size_t wanted, std::size_t par
     const double layers = spec_.hparams.layers;
     progress_.show("prompt",
                    (static_cast<double>(part) + (layer + 1) / layers) / static_cast<double>(parts),
-                   fmt::format("layer {} of {}, part {} of {}: {} tokens", layer + 1,
-                               spec_.hparams.layers, part + 1, parts, tokens));
+                   fmt::format("layer {} of {}, part {} of {}: {}", layer + 1, spec_.hparams.layers,
+                               part + 1, parts, counted(tokens, "token")));
   };
   const FunctionRef<void(LayerIndex)> hook(show_layer);
   walk_->set_layer_hook(shown ? &hook : nullptr);

@@ -137,7 +137,7 @@ class Engine {
   Status make_memory();
   Status predict_speed(const PlanInput& input);
   Status note_routing();
-  double ask_drive();
+  double ask_drives();
   PaceKey pace_key() const;
   Status start_reading();
   Status load_trunk();
@@ -153,8 +153,8 @@ class Engine {
   const KernelTable* kernels_ = nullptr;
   ModelSpec spec_;
   std::uint64_t metadata_bytes_ = 0;
-  std::uint64_t probe_bytes_ = 0;      // what asking the drive read
-  double asked_bytes_per_second_ = 0;  // and what it gave
+  std::uint64_t probe_bytes_ = 0;      // what asking the drives read
+  double asked_bytes_per_second_ = 0;  // and what they gave
   std::unique_ptr<Tokenizer> tokenizer_;
   Error tokenizer_error_{ErrorCode::format, {}};
   double load_seconds_ = 0;

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "model/sampling/log_probability.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/json.h"
 #include "runtime/routing_recorder.h"
 
@@ -31,10 +32,10 @@ Status check_logits_run(const Engine& engine, const LogitsRun& run) {
   // The last continued id is not taken through the model.
   const std::size_t positions = run.ids.size() + std::max(1u, run.greedy_count) - 1;
   if (positions > engine.plan().context)
-    return Error{ErrorCode::usage,
-                 fmt::format("{} tokens and {} continued ones do not fit into {} positions (raise "
-                             "-c)",
-                             run.ids.size(), run.greedy_count, engine.plan().context)};
+    return Error{ErrorCode::usage, fmt::format("{} and {} continued ones do not fit into {} (raise "
+                                               "-c)",
+                                               counted(run.ids.size(), "token"), run.greedy_count,
+                                               counted(engine.plan().context, "position"))};
   return {};
 }
 
@@ -79,8 +80,8 @@ Status check_windows(const Engine& engine, std::size_t tokens, std::uint32_t win
     return Error{ErrorCode::usage, fmt::format("windows of {} tokens: the context holds {} (-c)",
                                                window, engine.plan().context)};
   if (tokens < window)
-    return Error{ErrorCode::usage, fmt::format("{} has {} tokens, one window needs {} (-c)",
-                                               text_name, tokens, window)};
+    return Error{ErrorCode::usage, fmt::format("{} has {}, one window needs {} (-c)", text_name,
+                                               counted(tokens, "token"), window)};
   return {};
 }
 

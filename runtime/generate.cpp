@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/log.h"
 #include "runtime/counters.h"
 #include "runtime/floor/floor_figures.h"
@@ -133,8 +134,7 @@ class Generation {
 }  // namespace
 
 Status check_options(const GenerateOptions& options) {
-  if (options.tokens_max == 0)
-    return Error{ErrorCode::usage, "-n 0: at least one token must be asked for"};
+  if (options.tokens_max == 0) return out_of_range("-n", "0", "1 or more");
   constexpr std::size_t any_vocabulary = 1;  // only biases are held against it
   SamplingOptions sampling = options.sampling;
   sampling.biases.clear();

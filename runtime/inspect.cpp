@@ -13,6 +13,7 @@
 #include "model/format/open.h"
 #include "model/model_spec.h"
 #include "model/tokenizer/tokenizer.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/log.h"
 #include "runtime/base/units.h"
 
@@ -209,10 +210,10 @@ std::string expert_text(const ModelInspection& m) {
       m.expert_bytes_min == m.expert_bytes_max
           ? format_bytes(m.expert_bytes_max)
           : format_bytes(m.expert_bytes_min) + " to " + format_bytes(m.expert_bytes_max);
-  return fmt::format(
-      "{} of {} in each of {} layers, {} each, aligned to {} bytes; pool {}, trunk {}",
-      m.experts_used, m.experts, m.expert_layers, size, m.expert_alignment,
-      format_bytes(m.pool_bytes), format_bytes(m.tensor_bytes - m.pool_bytes));
+  return fmt::format("{} of {} in each of {}, {} each, aligned to {}; pool {}, trunk {}",
+                     m.experts_used, m.experts, counted(m.expert_layers, "layer"), size,
+                     counted(m.expert_alignment, "byte"), format_bytes(m.pool_bytes),
+                     format_bytes(m.tensor_bytes - m.pool_bytes));
 }
 
 }  // namespace
@@ -232,21 +233,22 @@ std::string inspection_text(const ModelInspection& m, bool with_tensors) {
     row("file", fmt::format("{} ({})", file.path, format_bytes(file.bytes)));
   row("model", m.name.empty() ? "(no name)" : m.name);
   row("architecture", m.architecture.empty() ? "(none named)" : m.architecture);
-  row("size", fmt::format("{:.2f} billion parameters in {} tensors, {}; header {}",
-                          static_cast<double>(m.parameters) * 1e-9, m.tensors.size(),
-                          format_bytes(m.tensor_bytes), format_bytes(m.metadata_bytes)));
+  row("size",
+      fmt::format("{:.2f} billion parameters in {}, {}; header {}",
+                  static_cast<double>(m.parameters) * 1e-9, counted(m.tensors.size(), "tensor"),
+                  format_bytes(m.tensor_bytes), format_bytes(m.metadata_bytes)));
   row("layers", fmt::format("{}, width {}, trained context {}", m.layers, m.width, m.context));
   row("experts", expert_text(m));
-  row("tokenizer", m.tokenizer.empty() ? "none"
-                                       : fmt::format("{}{}{}, {} tokens", m.tokenizer,
-                                                     m.pretokenizer.empty() ? "" : " / ",
-                                                     m.pretokenizer, m.tokens));
+  row("tokenizer", m.tokenizer.empty()
+                       ? "none"
+                       : fmt::format("{}{}{}, {}", m.tokenizer, m.pretokenizer.empty() ? "" : " / ",
+                                     m.pretokenizer, counted(m.tokens, "token")));
   row("template", m.template_bytes == 0
                       ? m.template_state
                       : fmt::format("{}, {}", m.template_state, format_bytes(m.template_bytes)));
   for (const auto& use : m.types)
-    row("types", fmt::format("{:<14} {:<8} {:>5} tensors  {}", use.role, use.type, use.tensors,
-                             format_bytes(use.bytes)));
+    row("types", fmt::format("{:<14} {:<8} {:>5} tensor{}  {}", use.role, use.type, use.tensors,
+                             use.tensors == 1 ? " " : "s", format_bytes(use.bytes)));
   row("runs here", m.runnable ? "yes" : "no");
   for (const std::string& problem : m.problems) row("note", problem);
   if (!with_tensors) return out;

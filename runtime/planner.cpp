@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "prefetch/predictor.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/log.h"
 #include "runtime/pipeline/batch_walk.h"
 #include "runtime/presets.h"
@@ -28,9 +29,7 @@ Result<std::uint32_t> choose_context(const PlanInput& input) {
   const std::uint32_t trained = input.spec.hparams.context;
   const std::uint32_t wanted = input.config.context;
   if (wanted == 0) return std::min(trained, context_default);
-  if (wanted > limits::context_max)
-    return Error{ErrorCode::usage,
-                 fmt::format("-c {}: at most {} positions", wanted, limits::context_max)};
+  MILLRACE_TRY(check_range("-c", wanted, 0, limits::context_max));
   if (wanted > trained)
     log_warning(fmt::format("-c {} exceeds the {} positions that the model was trained on", wanted,
                             trained));
@@ -150,16 +149,9 @@ Status check_total(const PlanInput& input, const Plan& plan) {
 
 // The flags are checked where they are read; other callers get the same answer.
 Status check_config(const EngineConfig& config) {
-  if (config.threads > limits::threads_max)
-    return Error{ErrorCode::usage,
-                 fmt::format("-t {}: at most {}", config.threads, limits::threads_max)};
-  if (config.batch_tokens < 1 || config.batch_tokens > limits::batch_tokens_max)
-    return Error{ErrorCode::usage, fmt::format("-ub {}: must be 1 to {}", config.batch_tokens,
-                                               limits::batch_tokens_max)};
-  if (config.sequences < 1 || config.sequences > sequences_max)
-    return Error{ErrorCode::usage,
-                 fmt::format("--parallel {}: must be 1 to {}", config.sequences, sequences_max)};
-  return {};
+  MILLRACE_TRY(check_range("-t", config.threads, 0, limits::threads_max));
+  MILLRACE_TRY(check_range("-ub", config.batch_tokens, 1, limits::batch_tokens_max));
+  return check_range("--parallel", config.sequences, 1, sequences_max);
 }
 
 }  // namespace
@@ -167,15 +159,15 @@ Status check_config(const EngineConfig& config) {
 std::string Plan::describe() const {
   std::string text = fmt::format("trunk {}", format_bytes(trunk.total_bytes()));
   if (trunk.ring_bytes > 0)
-    text += fmt::format(" ({} layers pinned, the others through a ring of {})", trunk.pinned_layers,
-                        format_bytes(trunk.ring_bytes));
+    text += fmt::format(" ({} pinned, the others through a ring of {})",
+                        counted(trunk.pinned_layers, "layer"), format_bytes(trunk.ring_bytes));
   if (slots.slots > 0)
-    text +=
-        fmt::format(", expert cache {} ({} slots)", format_bytes(slots.mapped_bytes), slots.slots);
+    text += fmt::format(", expert cache {} ({})", format_bytes(slots.mapped_bytes),
+                        counted(slots.slots, "slot"));
   const std::string times = sequences > 1 ? fmt::format("{} x ", sequences) : std::string();
-  text += fmt::format(", KV cache {} ({}{} positions), workspace {} (-ub {}), program {}",
-                      format_bytes(kv_bytes), times, context, format_bytes(workspace_bytes),
-                      batch_tokens, format_bytes(program_bytes));
+  text += fmt::format(", KV cache {} ({}{}), workspace {} (-ub {}), program {}",
+                      format_bytes(kv_bytes), times, counted(context, "position"),
+                      format_bytes(workspace_bytes), batch_tokens, format_bytes(program_bytes));
   return text;
 }
 

@@ -7,6 +7,7 @@
 
 #include "kernels/dispatch.h"
 #include "model/format/open.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/limits.h"
 #include "runtime/estimate/known_pace.h"
 #include "runtime/estimate/known_routing.h"
@@ -46,9 +47,11 @@ Result<ReplayPricing> measure_pricing(const std::string& model_path,
   made.compute_seconds = times.trunk + times.experts;
   made.expert_share = times.experts / made.compute_seconds;
   made.head_share = times.head / made.compute_seconds;
-  made.from = fmt::format("{}{} at {:.2f} GB/s, {:.1f} ms of computing with {} threads",
-                          own.drive.name, range.measured ? "" : " (never measured, assumed)",
-                          range.middle / 1e9, 1e3 * made.compute_seconds, threads);
+  made.drive_from =
+      fmt::format("{}{} at {:.2f} GB/s", own.drive.name,
+                  range.measured ? "" : " (never measured, assumed)", range.middle / 1e9);
+  made.compute_from = fmt::format("{:.1f} ms of computing with {}", 1e3 * made.compute_seconds,
+                                  counted(threads, "thread"));
   return made;
 }
 

@@ -9,11 +9,11 @@ namespace millrace {
 
 struct ReplayPricing {
   double drive_bytes_per_second = 0;
-  double latency_seconds = 0;  // until a first piece is there
-  double compute_seconds = 0;  // per token, everything resident
-  double expert_share = 0;     // of it, in routed experts
-  double head_share = 0;       // of it, behind the last layer
-  std::string from;            // in words
+  double latency_seconds = 0;            // until a first piece is there
+  double compute_seconds = 0;            // per token, everything resident
+  double expert_share = 0;               // of it, in routed experts
+  double head_share = 0;                 // of it, behind the last layer
+  std::string drive_from, compute_from;  // in words
 };
 
 // By the profile of the drive that the model lies on, in the pieces that the engine would choose,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/counted.h"
 #include "runtime/base/log.h"
 #include "runtime/plot/plot.h"
 #include "runtime/replay_study.h"
@@ -21,17 +22,17 @@ double fraction(std::uint64_t part, std::uint64_t whole) {
 }
 
 std::string model_line(const RoutingTraceHeader& trace) {
-  return fmt::format("{} ({}): {} layers, {} of {} experts", printable(trace.model),
-                     printable(trace.architecture), trace.layers, trace.experts_used,
-                     trace.experts);
+  return fmt::format("{} ({}): {}, {} of {}", printable(trace.model), printable(trace.architecture),
+                     counted(trace.layers, "layer"), trace.experts_used,
+                     counted(trace.experts, "expert"));
 }
 
 }  // namespace
 
 std::string replay_table(const ReplayStudy& study) {
-  std::string text =
-      fmt::format("{}, pool {}; {} tokens, the last {} after warm-up\n", model_line(study.trace),
-                  format_bytes(study.pool_bytes), study.tokens, study.warm_tokens);
+  std::string text = fmt::format("{}, pool {}; {}, the last {} after warm-up\n",
+                                 model_line(study.trace), format_bytes(study.pool_bytes),
+                                 counted(study.tokens, "token"), study.warm_tokens);
   if (!study.note.empty()) text += "note: " + study.note + "\n";
   if (!study.priced_by.empty()) text += "priced by: " + study.priced_by + "\n";
   text += fmt::format("{:>8} {:>7} {:<9} {:>6} {:>6} {:>7} {:>9} {:>8} {:>10}{}\n", "capacity",
@@ -90,9 +91,9 @@ std::string replay_svg(const ReplayStudy& study) {
   picture.title = fmt::format("{} by cache size: {}", study.priced ? "Tokens per second" : "Hits",
                               printable(study.trace.model));
   picture.subtitle = fmt::format(
-      "a recorded routing of {} tokens, replayed; pool {}; dashed: the "
+      "a recorded routing of {}, replayed; pool {}; dashed: the "
       "best possible",
-      study.tokens, format_bytes(study.pool_bytes));
+      counted(study.tokens, "token"), format_bytes(study.pool_bytes));
   picture.x_title = "cache in GiB";
   picture.y_title = study.priced ? "tokens/s" : "hits in %";
   for (const ReplayRow& row : study.rows) {
@@ -147,11 +148,12 @@ TraceSummary summarise(const RoutingRecord& record) {
 
 std::string summary_table(const RoutingRecord& record, const TraceSummary& summary) {
   return fmt::format(
-      "{}\n{} tokens of prompt, {} decoded; {} choices\n"
+      "{}\n{}, {} decoded; {}\n"
       "reuse: {:.1f} % of a decoded token's experts were the last token's too\n"
       "skew: a tenth of the experts got {:.1f} % of the choices; {} of {} were chosen at all\n",
-      model_line(record.header), summary.prompt_tokens, summary.decode_tokens, summary.choices,
-      100 * summary.reuse, 100 * summary.top_tenth, summary.experts_seen, summary.experts_all);
+      model_line(record.header), counted(summary.prompt_tokens, "token", "of prompt"),
+      summary.decode_tokens, counted(summary.choices, "choice"), 100 * summary.reuse,
+      100 * summary.top_tenth, summary.experts_seen, summary.experts_all);
 }
 
 Json summary_json(const RoutingRecord& record, const TraceSummary& summary) {

@@ -11,6 +11,7 @@
 #include "model/model_spec.h"
 #include "prefetch/policies/clairvoyant.h"
 #include "prefetch/replay.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/limits.h"
 #include "runtime/base/log.h"
 #include "runtime/estimate/predict.h"
@@ -206,13 +207,16 @@ class Study {
     MILLRACE_ASSIGN(const auto control, counts_of(shuffled_, plan, policy));
     const Sums shuffled = sum(std::span(control).subspan(shuffled_warm_));
     made.shuffled_hit_rate = rate(shuffled.hits, shuffled.requests());
-    if (options_.ahead > 0 && options_.drive_bytes_per_second > 0) {
-      // A run that guesses keeps some slots for that.
-      MILLRACE_ASSIGN(const auto kept,
-                      counts_of(calls_, without_spares(plan, pool_.top_k), policy));
-      price(kept, made);
-    } else {
+    made.replays = 2;
+    const bool guesses = options_.ahead > 0 && options_.drive_bytes_per_second > 0;
+    // A run that guesses keeps some slots for that, if the plan has any to spare.
+    const SlotPlan kept = guesses ? without_spares(plan, pool_.top_k) : plan;
+    if (kept.slots == plan.slots) {
       price(counts, made);
+    } else {
+      MILLRACE_ASSIGN(const auto fewer, counts_of(calls_, kept, policy));
+      price(fewer, made);
+      ++made.replays;
     }
     return made;
   }
@@ -291,11 +295,11 @@ Status check_pricing(const ReplayOptions& options) {
   constexpr double rate_max = 1e13, seconds_max = 1e6;
   const double rate = options.drive_bytes_per_second, seconds = options.compute_seconds;
   if (!(rate >= 0 && rate <= rate_max))
-    return Error{ErrorCode::usage, fmt::format("--drive-gbps {:g}: must be above 0, at most {:g}",
-                                               rate / 1e9, rate_max / 1e9)};
+    return out_of_range("--drive-gbps", fmt::format("{:g}", rate / 1e9),
+                        fmt::format("above 0 and at most {:g}", rate_max / 1e9));
   if (!(seconds >= 0 && seconds <= seconds_max))
-    return Error{ErrorCode::usage, fmt::format("--compute-ms {:g}: must be 0 to {:g}",
-                                               seconds * 1e3, seconds_max * 1e3)};
+    return out_of_range("--compute-ms", fmt::format("{:g}", seconds * 1e3),
+                        fmt::format("0 to {:g}", seconds_max * 1e3));
   return {};
 }
 
@@ -307,20 +311,14 @@ Status check_options(const ReplayOptions& options) {
         (size.kind == SizeSpec::Kind::bytes && size.bytes == 0))
       return Error{ErrorCode::usage, "--capacity 0: a cache without slots holds nothing"};
   if (!(options.warmup >= 0 && options.warmup < 1))
-    return Error{ErrorCode::usage,
-                 fmt::format("--warmup {}: must be 0 to less than 1", options.warmup)};
+    return out_of_range("--warmup", fmt::format("{}", options.warmup), "0 to less than 1");
   if (!(options.ahead >= 0 && options.ahead <= 1))
-    return Error{ErrorCode::usage, fmt::format("--ahead {}: must be 0 to 1", options.ahead)};
-  if (options.experts > limits::experts_max)
-    return Error{ErrorCode::usage,
-                 fmt::format("--experts {}: at most {}", options.experts, limits::experts_max)};
-  if (options.expert_bytes > limits::segment_bytes_max)
-    return Error{ErrorCode::usage, fmt::format("--expert-bytes {}: at most {}",
-                                               options.expert_bytes, limits::segment_bytes_max)};
+    return out_of_range("--ahead", fmt::format("{}", options.ahead), "0 to 1");
+  MILLRACE_TRY(check_range("--experts", options.experts, 0, limits::experts_max));
+  MILLRACE_TRY(check_range("--expert-bytes", options.expert_bytes, 0, limits::segment_bytes_max));
   MILLRACE_TRY(check_pricing(options));
   if (!(options.expert_share >= 0 && options.expert_share <= 1))
-    return Error{ErrorCode::usage,
-                 fmt::format("--expert-share {}: must be 0 to 1", options.expert_share)};
+    return out_of_range("--expert-share", fmt::format("{}", options.expert_share), "0 to 1");
   for (const std::string& name : options.policies)
     if (name != "belady") MILLRACE_TRY(make_eviction_policy(name));
   return {};
@@ -345,11 +343,11 @@ Status check_trace_of_model(const RoutingRecord& record, const std::string& trac
     return differ("architecture " + std::string(printable(trace.architecture)),
                   "is " + model.architecture);
   if (record.sized ? trace.layers != model.layers : trace.layers > model.layers)
-    return differ(fmt::format("{} layers", trace.layers), fmt::format("has {}", model.layers));
+    return differ(counted(trace.layers, "layer"), fmt::format("has {}", model.layers));
   if (record.sized ? trace.experts != model.experts : trace.experts > model.experts)
-    return differ(fmt::format("{} experts", trace.experts), fmt::format("has {}", model.experts));
+    return differ(counted(trace.experts, "expert"), fmt::format("has {}", model.experts));
   if (trace.experts_used > model.experts_used)
-    return differ(fmt::format("{} experts a token", trace.experts_used),
+    return differ(counted(trace.experts_used, "expert", "a token"),
                   fmt::format("uses {}", model.experts_used));
   for (const RoutingRow& row : record.rows)
     if (!model.routed[row.layer])

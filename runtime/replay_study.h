@@ -30,7 +30,7 @@ struct ReplayOptions {
   double expert_share = 0.5;   // of it, in routed experts
   double head_share = 0;       // of it, behind the last layer
   double ahead = 0;            // share of the missing that is guessed in time
-  std::string priced_by;       // where these are from; empty: flags
+  std::string priced_by;       // where these are from, in words
   std::uint32_t shuffle_seed = 1;
   const std::atomic<bool>* cancel = nullptr;  // looked at between policies
 };
@@ -52,6 +52,7 @@ struct ReplayRow {
   double tokens_per_second_low = 0;   // warm; nothing overlaps
   double tokens_per_second = 0;       // hits compute while misses are read, layer by layer
   double tokens_per_second_high = 0;  // everything overlaps
+  std::uint32_t replays = 0;          // of the trace that this row took
 };
 
 struct ReplayStudy {

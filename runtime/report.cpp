@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/counted.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/log.h"
 #include "runtime/base/units.h"
@@ -258,20 +259,21 @@ std::string row(std::string_view name, std::string text) {
 
 std::string cache_row(const Engine& engine, const Figures& figures) {
   const std::uint64_t decode_requests = figures.decode.hits + figures.decode.misses;
-  return fmt::format("{} of a {} pool ({} slots, {}): {:.1f} % hits, {} in decode",
-                     format_bytes(engine.plan().slots.bytes),
-                     format_bytes(engine.spec().experts.pool_bytes()), engine.plan().slots.slots,
-                     engine.policy(), 100 * share(figures.hits, figures.hits + figures.misses),
-                     decode_requests == 0 ? std::string("none")
-                                          : fmt::format("{:.1f} %", 100 * share(figures.decode.hits,
-                                                                                decode_requests)));
+  return fmt::format(
+      "{} of a {} pool ({}, {}): {:.1f} % hits, {} in decode",
+      format_bytes(engine.plan().slots.bytes), format_bytes(engine.spec().experts.pool_bytes()),
+      counted(engine.plan().slots.slots, "slot"), engine.policy(),
+      100 * share(figures.hits, figures.hits + figures.misses),
+      decode_requests == 0
+          ? std::string("none")
+          : fmt::format("{:.1f} %", 100 * share(figures.decode.hits, decode_requests)));
 }
 
 std::string guard_row(const GuardFigures& figures) {
   std::string text = fmt::format("memory was short: pool {} now, {} at most, {} at least",
                                  format_bytes(figures.bytes_now), format_bytes(figures.bytes_most),
                                  format_bytes(figures.bytes_least));
-  text += fmt::format("; shrunk {} times", figures.shrinks);
+  text += "; shrunk " + counted(figures.shrinks, "time");
   const char* join = " (";
   for (const PressureCause cause :
        {PressureCause::left, PressureCause::waiting, PressureCause::faults}) {
@@ -280,8 +282,8 @@ std::string guard_row(const GuardFigures& figures) {
     text += fmt::format("{}{}: {}", join, pressure_cause_text(cause), times);
     join = ", ";
   }
-  text += fmt::format("), grown {} times", figures.grows);
-  if (figures.refused > 0) text += fmt::format(", refused {} times", figures.refused);
+  text += "), grown " + counted(figures.grows, "time");
+  if (figures.refused > 0) text += ", refused " + counted(figures.refused, "time");
   return text;
 }
 
@@ -294,9 +296,9 @@ std::string prefetch_row(const Engine& engine, const Figures& figures) {
                        engine.prefetcher()->name());
   return fmt::format(
       "{}: {} read ahead, {} of it used; {:.1f} % of the choices guessed, {:.1f} % of "
-      "the guesses right, {} pauses",
+      "the guesses right, {}",
       engine.prefetcher()->name(), format_bytes(issued), format_bytes(used), 100 * total.recall(),
-      100 * total.precision(), engine.prefetcher()->pauses());
+      100 * total.precision(), counted(engine.prefetcher()->pauses(), "pause"));
 }
 
 std::string reading_row(const Engine& engine, const Figures& figures) {
@@ -337,8 +339,8 @@ std::string floor_row(const FloorFigures& floor) {
       std::string_view(floor.source) == "reads"
           ? rate + " by the run's own reads (faster than when the drive was measured)"
       : floor.measured.samples > 0
-          ? fmt::format("{} measured in this run ({} times, {:.2f} s)", rate,
-                        floor.measured.samples, seconds(floor.measured.ns))
+          ? fmt::format("{} measured in this run ({}, {:.2f} s)", rate,
+                        counted(floor.measured.samples, "time"), seconds(floor.measured.ns))
           : rate + " by the drive's profile (this run was too short to measure it)";
   if (floor.share >= 0)
     text += fmt::format(": the missing bytes alone take {:.1f} % of the time", 100 * floor.share);
@@ -414,18 +416,19 @@ std::string report_body(const Engine& engine, const GenerateResult& result) {
   const Figures figures(engine, result);
   const ModelSpec& spec = engine.spec();
   const ActivityTimes& times = result.decode.counters.times;
-  std::string model = fmt::format("{} ({}), {} layers", printable(spec.hparams.name),
-                                  spec.family->architecture, spec.hparams.layers);
+  std::string model = fmt::format("{} ({}), {}", printable(spec.hparams.name),
+                                  spec.family->architecture, counted(spec.hparams.layers, "layer"));
   if (spec.hparams.experts > 0)
-    model += fmt::format(", {} of {} experts of {} each, trunk {}", spec.hparams.experts_used,
-                         spec.hparams.experts, format_bytes(spec.expert_bytes()),
+    model += fmt::format(", {} of {} of {} each, trunk {}", spec.hparams.experts_used,
+                         counted(spec.hparams.experts, "expert"), format_bytes(spec.expert_bytes()),
                          format_bytes(spec.trunk_bytes()));
   std::string text = row("model", model);
   text += row("load", fmt::format("{:.2f} s", engine.load_seconds()));
-  text += row("prompt", fmt::format("{} tokens in {:.3f} s: {:.1f} tokens/s", result.prompt.tokens,
-                                    result.prompt.seconds, result.prompt.tokens_per_second()));
-  text += row("decode", fmt::format("{} tokens in {:.3f} s: {:.1f} tokens/s ({}, {} threads)",
-                                    result.decode.tokens, result.decode.seconds,
+  text += row("prompt",
+              fmt::format("{} in {:.3f} s: {:.1f} tokens/s", counted(result.prompt.tokens, "token"),
+                          result.prompt.seconds, result.prompt.tokens_per_second()));
+  text += row("decode", fmt::format("{} in {:.3f} s: {:.1f} tokens/s ({}, {})",
+                                    counted(result.decode.tokens, "token"), result.decode.seconds,
                                     result.decode.tokens_per_second(), engine.kernels().name,
                                     engine.plan().threads));
   if (engine.prediction()) text += predicted_rows(*engine.prediction(), result);
@@ -478,15 +481,16 @@ std::string report_table(const Engine& engine, const GenerateResult& result) {
 std::string report_table(const Engine& engine, const ManyResult& result) {
   std::string text = report_body(engine, result.summary());
   text += row("parallel",
-              fmt::format("{} sequences, {} at a time: {} steps of decode, {} read in each",
-                          result.sequences.size(), engine.plan().sequences, result.decode_steps,
+              fmt::format("{}, {} at a time: {}, {} read in each",
+                          counted(result.sequences.size(), "sequence"), engine.plan().sequences,
+                          counted(result.decode_steps, "step", "of decode"),
                           format_bytes(static_cast<std::uint64_t>(bytes_per_step(result)))));
   for (std::size_t i = 0; i < result.sequences.size(); ++i) {
     const GenerateResult& each = result.sequences[i];
-    text +=
-        row(fmt::format("  {}", i + 1),
-            fmt::format("{} + {} tokens, {:.1f} tokens/s, {}", each.prompt.tokens,
-                        each.decode.tokens, each.decode.tokens_per_second(), finish_text(each)));
+    text += row(fmt::format("  {}", i + 1),
+                fmt::format("{} + {}, {:.1f} tokens/s, {}", each.prompt.tokens,
+                            counted(each.decode.tokens, "token"), each.decode.tokens_per_second(),
+                            finish_text(each)));
   }
   return text;
 }

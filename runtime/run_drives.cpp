@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/check.h"
 #include "runtime/base/limits.h"
 #include "runtime/base/log.h"
 #include "runtime/base/units.h"
@@ -28,6 +29,14 @@ const RunDrive* same_drive(std::span<const RunDrive> drives, std::size_t index) 
 }
 
 }  // namespace
+
+std::uint32_t expert_file(std::span<const std::uint32_t> files, bool pool) {
+  if (pool && files.back() != ReadDrive::no_file) return files.back();
+  const auto first = std::find_if(files.begin(), files.end(),
+                                  [](std::uint32_t file) { return file != ReadDrive::no_file; });
+  MILLRACE_CHECK(first != files.end());  // a drive without files is none
+  return *first;
+}
 
 Status look_up(RunDrive& drive, const std::string& file, const std::string& profile_folder) {
   MILLRACE_ASSIGN(drive.drive, find_drive(file));

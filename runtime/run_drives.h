@@ -17,13 +17,14 @@
 namespace millrace {
 
 struct RunDrive {
-  std::string path;                  // of the model, or as given with --mirror
+  std::string path;                  // of the model or its pool, or as given with --mirror
   std::vector<std::uint32_t> files;  // as ReadDrive's
   Drive drive = {};
   std::optional<DriveProfile> profile = {};  // nothing if it was never measured
   std::uint64_t piece_bytes = 0;             // of one read
   std::uint32_t depth = 0;                   // reads in flight
   std::string note = {};                     // why it gains nothing; empty: it may
+  std::uint32_t expert_file = 0;             // what it is known by, and asked: see expert_file()
 };
 
 // What reads are to be like: by hand, or 0: by the drive's profile, or the default.
@@ -33,6 +34,10 @@ struct ReadShape {
   std::uint64_t read_bytes = 0;   // of most reads
   std::uint64_t block_bytes = 1;  // pieces are multiples of it
 };
+
+// Of a drive's files (as RunDrive's) the one that experts come from: the packed pool, which is the
+// last of the model's, where there is one and the drive has it; else the first that it has.
+std::uint32_t expert_file(std::span<const std::uint32_t> files, bool pool);
 
 // Looks a drive up by one of its files: fills drive and profile. `io` error.
 Status look_up(RunDrive& drive, const std::string& file, const std::string& profile_folder);

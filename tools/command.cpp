@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include "io/read_division.h"
 #include "prefetch/eviction_policy.h"
 #include "prefetch/predictor.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/log.h"
 #include "runtime/embedded_model.h"
 #include "runtime/mirror.h"
@@ -58,8 +60,7 @@ Result<std::uint64_t> piece_flag(const std::string& text) {
   constexpr std::uint64_t unit = 4 * KiB, most = 64 * MiB;
   if (size.kind != SizeSpec::Kind::bytes || size.bytes < unit || size.bytes > most ||
       size.bytes % unit != 0)
-    return Error{ErrorCode::usage,
-                 fmt::format("--piece {}: must be a multiple of 4K, up to 64M", text)};
+    return out_of_range("--piece", text, "4K to 64M, a multiple of 4K");
   return size.bytes;
 }
 
@@ -106,6 +107,21 @@ const CLI::Validator& decimal() {
       },
       std::string());
   return validator;
+}
+
+CLI::Validator whole_number(const std::string& flag, std::uint32_t least, std::uint32_t most) {
+  const std::string range = fmt::format("{} to {}", least, most);
+  const auto check = [=](std::string& text) {
+    decimal()(text);
+    std::uint32_t value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    // Not the validator's own error, which would name the flag a second time.
+    if (error != std::errc() || stop != end || value < least || value > most)
+      throw CLI::ParseError(out_of_range(flag, text, range).what, CLI::ExitCodes::ValidationError);
+    return std::string();
+  };
+  return {check, range};
 }
 
 void add_trace_flag(CLI::App& app, std::string& path) {
@@ -165,7 +181,7 @@ void EngineFlags::add_to(CLI::App& app, bool with_model) {
          "page cache faster), on, off (page cache)")
       ->capture_default_str();
   app.add_option("--depth", depth, "reads in flight [the drive profile's, or 16]")
-      ->check(CLI::Range(1u, limits::queue_depth_max));
+      ->transform(whole_number("--depth", 1, limits::queue_depth_max));
   app.add_option("--piece", piece, "size of one read: 512K, 2M [the drive profile's, or 1M]")
       ->check(not_empty());
   app.add_option("--prefetch", prefetch,
@@ -201,8 +217,8 @@ Result<EngineConfig> EngineFlags::config() const {
     return Error{ErrorCode::usage,
                  "--stripe: divides reads between drives: name a copy with --mirror"};
   if (mirrors.size() >= ReadDivision::drives_max)
-    return Error{ErrorCode::usage, fmt::format("--mirror: given {} times, at most {}",
-                                               mirrors.size(), ReadDivision::drives_max - 1)};
+    return out_of_range("--mirror", fmt::format("given {} times", mirrors.size()),
+                        fmt::format("at most {}", ReadDivision::drives_max - 1));
   made.preset = preset;
   MILLRACE_ASSIGN(made.cache, size_flag("--cache", cache));
   MILLRACE_ASSIGN(made.trunk, size_flag("--trunk", trunk));
@@ -210,11 +226,8 @@ Result<EngineConfig> EngineFlags::config() const {
   made.threads = threads;
   made.batch_tokens = batch_tokens;
   made.sequences = sequences;
-  if (threads > limits::threads_max)
-    return Error{ErrorCode::usage, fmt::format("-t {}: at most {}", threads, limits::threads_max)};
-  if (batch_tokens < 1 || batch_tokens > limits::batch_tokens_max)
-    return Error{ErrorCode::usage,
-                 fmt::format("-ub {}: must be 1 to {}", batch_tokens, limits::batch_tokens_max)};
+  MILLRACE_TRY(check_range("-t", threads, 0, limits::threads_max));
+  MILLRACE_TRY(check_range("-ub", batch_tokens, 1, limits::batch_tokens_max));
   MILLRACE_ASSIGN(
       made.kv,
       choice<KvType>("--kv", kv,

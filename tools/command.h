@@ -44,6 +44,10 @@ void add_trace_flag(CLI::App& app, std::string& path);
 // Transform of a flag that takes a whole number: without leading zeros, which would make it octal.
 const CLI::Validator& decimal();
 
+// The same, and a usage error in the one wording (base/counted.h) unless it is `least` to `most`,
+// which --help tells. For flags of which every value in the range is one: no 0 for "not given".
+CLI::Validator whole_number(const std::string& flag, std::uint32_t least, std::uint32_t most);
+
 // The engine's flags as typed, before they are checked.
 struct EngineFlags {
   std::string model, pool, preset = "auto", cache, trunk, kv = "f16", activations = "q8", isa,

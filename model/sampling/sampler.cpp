@@ -8,6 +8,7 @@
 
 #include "kernels/math.h"
 #include "runtime/base/check.h"
+#include "runtime/base/counted.h"
 
 namespace millrace {
 
@@ -34,10 +35,8 @@ float largest_logit(std::span<const Candidate> candidates) noexcept {
 }
 
 Error bad_option(const char* flag, float value, const char* expected) {
-  if (std::isinf(value))
-    return {ErrorCode::usage,
-            fmt::format("{} is infinite or too large, but must be {}", flag, expected)};
-  return {ErrorCode::usage, fmt::format("{} is {}, but must be {}", flag, value, expected)};
+  const std::string text = std::isinf(value) ? "infinite or too large" : fmt::format("{}", value);
+  return out_of_range(flag, text, expected);
 }
 
 Status check(const SamplingOptions& options, std::size_t vocabulary) {
@@ -50,8 +49,7 @@ Status check(const SamplingOptions& options, std::size_t vocabulary) {
   if (!std::isfinite(options.repeat_penalty) || options.repeat_penalty <= 0)
     return bad_option("--repeat-penalty", options.repeat_penalty, "finite and above 0 (1: off)");
   if (options.repeat_last_n < -1)
-    return Error{ErrorCode::usage, fmt::format("--repeat-last-n is {}, but must be at least -1",
-                                               options.repeat_last_n)};
+    return out_of_range("--repeat-last-n", std::to_string(options.repeat_last_n), "-1 or more");
   if (!std::isfinite(options.frequency_penalty))
     return bad_option("--frequency-penalty", options.frequency_penalty, "finite");
   if (!std::isfinite(options.presence_penalty))

@@ -45,6 +45,10 @@ Finding examine_memory(const DoctorOptions& options);
 Finding examine_drive(const DoctorOptions& options);
 Finding examine_pressure(const DoctorOptions& options);
 
+// What other programs keep busy at this moment ("memory and cpu"), by the kernel's pressure of the
+// last 10 s; empty: nothing, or it does not say. For who measures speeds.
+std::string busy_now(const std::string& root);
+
 std::string doctor_table(const std::vector<Finding>& findings);
 Json doctor_json(const std::vector<Finding>& findings);
 

@@ -8,6 +8,7 @@
 #include "io/pinned_memory.h"
 #include "kernels/cpu_features.h"
 #include "kernels/dispatch.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/log.h"
 #include "runtime/base/units.h"
 #include "runtime/doctor/doctor.h"
@@ -30,6 +31,8 @@ std::string chosen(const std::string& line) {
   const auto close = line.find(']');
   return open == std::string::npos || close < open ? line : line.substr(open + 1, close - open - 1);
 }
+
+constexpr const char* resources[] = {"memory", "io", "cpu"};
 
 // The avg10 of a "some avg10=1.23 avg60=…" line, in percent; -1 if there is none.
 double pressure_of(const std::string& line) {
@@ -119,8 +122,8 @@ Finding examine_cpu(const DoctorOptions& options) {
   const CpuFeatures cpu = detect_cpu_features();
   const char* isa = supported_kernels().back()->name;
   const unsigned cores = read_machine(options.root).cores;
-  finding.found =
-      fmt::format("{} cores to run on; has {}; kernels: {}", cores, feature_names(cpu), isa);
+  finding.found = fmt::format("{}; has {}; kernels: {}", counted(cores, "core", "to run on"),
+                              feature_names(cpu), isa);
   if (std::string_view(isa) == "scalar") {
     finding.health = Health::lacking;
     finding.advice = "no vector instructions are used: expect a tenth of the usual speed";
@@ -154,20 +157,26 @@ Finding examine_memory(const DoctorOptions& options) {
   return finding;
 }
 
+std::string busy_now(const std::string& root) {
+  constexpr double noticeable = 10;
+  std::string busy;
+  for (const char* resource : resources)
+    if (pressure_of(first_line(root + "/proc/pressure/" + resource)) > noticeable)
+      busy += std::string(busy.empty() ? "" : " and ") + resource;
+  return busy;
+}
+
 Finding examine_pressure(const DoctorOptions& options) {
   Finding finding;
   finding.name = "pressure";
-  std::string busy;
   bool known = true;
-  for (const char* resource : {"memory", "io", "cpu"}) {
+  for (const char* resource : resources) {
     const double share = pressure_of(first_line(options.root + "/proc/pressure/" + resource));
     known = known && share >= 0;
     finding.details.set(resource, share >= 0 ? Json(share / 100) : Json());
     if (share >= 0)
       finding.found +=
           fmt::format("{}{} {:.1f} %", finding.found.empty() ? "" : ", ", resource, share);
-    constexpr double noticeable = 10;
-    if (share > noticeable) busy += std::string(busy.empty() ? "" : " and ") + resource;
   }
   if (!known) {
     finding.health = Health::note;
@@ -176,6 +185,7 @@ Finding examine_pressure(const DoctorOptions& options) {
     return finding;
   }
   finding.found += " of the last 10 s were waited for";
+  const std::string busy = busy_now(options.root);
   if (!busy.empty()) {
     finding.health = Health::note;
     finding.advice = "other programs keep " + busy + " busy now: figures of speed will be too low";

@@ -8,6 +8,7 @@
 #include "io/drive_profile.h"
 #include "io/file.h"
 #include "io/reader_uring.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/log.h"
 #include "runtime/base/units.h"
 #include "runtime/doctor/doctor.h"
@@ -55,12 +56,6 @@ Status open_sample(const std::string& path, Sample& sample) {
   MILLRACE_ASSIGN(File file, File::open(name, DirectMode::automatic));
   sample.file.emplace(std::move(file));
   return {};
-}
-
-std::string age_text(std::int64_t seconds) {
-  if (seconds < 3600) return fmt::format("{} minutes ago", seconds / 60);
-  if (seconds < 86'400) return fmt::format("{} hours ago", seconds / 3600);
-  return fmt::format("{} days ago", seconds / 86'400);
 }
 
 }  // namespace

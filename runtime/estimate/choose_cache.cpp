@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "prefetch/expert_cache.h"
+#include "runtime/base/counted.h"
 #include "runtime/estimate/known_routing.h"
 #include "runtime/presets.h"
 
@@ -43,7 +44,7 @@ Prediction predict_plan(const PlanInput& input, const Plan& plan, const RunCondi
     wanted.known_hits = known_hits(*conditions.routing, input.layout,
                                    guesses ? without_spares(plan.slots, top_k) : plan.slots, top_k,
                                    input.config.policy);
-    from = fmt::format("this model's routing of {} tokens", tokens_of(*conditions.routing));
+    from = "this model's routing of " + counted(tokens_of(*conditions.routing), "token");
     wanted.known_from = from;
   }
   return predict(wanted);

@@ -4,6 +4,7 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -11,12 +12,15 @@
 
 #include "kernels/dispatch.h"
 #include "model/format/open.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/log.h"
 #include "runtime/base/units.h"
+#include "runtime/doctor/doctor.h"
 #include "runtime/estimate/header_file.h"
 #include "runtime/estimate/known_pace.h"
 #include "runtime/estimate/known_routing.h"
 #include "runtime/fixture/fixture.h"
+#include "runtime/floor/drive_now.h"
 #include "runtime/machine.h"
 #include "runtime/presets.h"
 #include "runtime/read_joins.h"
@@ -138,9 +142,11 @@ class Estimator {
     MILLRACE_TRY(lay_out());
     machine_ = read_machine();
     describe();
+    estimate_.busy = busy_now(options_.root);  // before this program keeps the cores busy
     MILLRACE_TRY(go_on());
     MILLRACE_TRY(measure());
     MILLRACE_TRY(find_routing());
+    ask_drive();
     find_pace();
     for (const std::uint64_t ram : budgets()) {
       MILLRACE_TRY(go_on());
@@ -163,7 +169,9 @@ class Estimator {
   void describe();
   Status measure();
   Status find_routing();
+  void ask_drive();
   void find_pace();
+  std::string drive_source() const;
   std::vector<std::uint64_t> budgets();
   Budget make_budget(std::uint64_t ram);
   Machine machine_for(std::uint64_t ram) const;
@@ -239,11 +247,35 @@ Status Estimator::find_routing() {
 
 // What earlier runs of the model have left: those of a model larger than memory read it directly.
 void Estimator::find_pace() {
-  if (routing_key_.empty()) return;
-  pace_ = load_pace({options_.profile_folder, routing_key_, kernels_->name, estimate_.speed.threads,
-                     pace_drive({&drive_, 1}, true)});
+  if (!routing_key_.empty())
+    pace_ = load_pace({options_.profile_folder, routing_key_, kernels_->name,
+                       estimate_.speed.threads, pace_drive({&drive_, 1}, true)});
   estimate_.speed = paced(estimate_.speed, token_times(model_.spec, estimate_.speed), pace_);
-  estimate_.drive = paced(estimate_.drive, pace_);
+  estimate_.drive = paced(estimate_.drive, pace_, estimate_.drive_now);
+  estimate_.drive_from = drive_source();
+}
+
+// The drive that the file lies on, as runs and replay ask it; a shape has no file to read.
+void Estimator::ask_drive() {
+  if (model_.shape) return;
+  const auto file = File::open(model_.spec.files.front(), DirectMode::automatic);
+  if (!file) return;
+  choose_pieces(drive_, {.read_bytes = layout_.largest_read_bytes(),
+                         .block_bytes = std::max<std::uint64_t>(1, file->block_bytes())});
+  estimate_.drive_now = drive_now(*file, drive_.piece_bytes, drive_.depth).bytes_per_second();
+}
+
+std::string Estimator::drive_source() const {
+  std::string from;
+  const auto add = [&](const std::string& source) { from += (from.empty() ? "" : ", ") + source; };
+  if (drive_.profile)
+    add("profile of " + age_text(std::time(nullptr) - drive_.profile->measured_at));
+  if (pace_ && pace_->drive_bytes_per_second > 0)
+    add(fmt::format("{:.2f} in earlier runs", pace_->drive_bytes_per_second / 1e9));
+  if (estimate_.drive_now > 0) add(fmt::format("{:.2f} just now", estimate_.drive_now / 1e9));
+  if (!estimate_.drive.measured) add("assumed: not measured");
+  if (model_.shape) add("there is no file to ask it with");
+  return from;
 }
 
 Result<Plan> Estimator::plan_for(std::uint64_t ram, const std::string& preset) const {
@@ -315,8 +347,12 @@ void Estimator::choose_preset() {
 }
 
 void Estimator::assume() {
+  const std::string no_routing =
+      "hits: a curve of recorded models, and even routing as the least; --routing TRACE" +
+      std::string(model_.shape ? " of such a model tells more"
+                               : ", or a run of some tokens, tells how it is with this one");
   std::vector<std::string>& said = estimate_.assumptions;
-  if (!estimate_.drive.measured)
+  if (!drive_.profile)
     said.push_back(fmt::format(
         "the drive ({}) was never measured: {:.1f} to {:.1f} GB/s are assumed; `millrace floor` "
         "measures it",
@@ -324,17 +360,16 @@ void Estimator::assume() {
   if (estimate_.experts > 0) {
     said.push_back(
         routing_ ? "hits: the routing that is known of this model; other texts may hit less often"
-                 : "hits: a curve of recorded models, and even routing as the least; a run of some "
-                   "tokens, or --routing TRACE, tells how it is with this one");
+                 : no_routing);
     said.push_back("the cache is warm: the first tokens are slower");
   }
   if (pace_)
     said.push_back(fmt::format(
-        "computing takes {:.1f} ms a token, as in {} earlier {} of it{}",
-        1e3 * pace_->compute_seconds, pace_->runs, pace_->runs == 1 ? "run" : "runs",
+        "computing takes {:.1f} ms a token, as in {} of it{}", 1e3 * pace_->compute_seconds,
+        counted(pace_->runs, "earlier run"),
         pace_->drive_bytes_per_second > 0 ? "; the drive gives what it gave there" : ""));
-  said.push_back(fmt::format("{} threads of this machine; few positions in the context",
-                             estimate_.speed.threads));
+  said.push_back(
+      counted(estimate_.speed.threads, "thread", "of this machine; few positions in the context"));
   if (model_.shape)
     said.push_back(fmt::format("weights of type {}, as such files are published", options_.type));
   if (!estimate_.complete)
@@ -344,9 +379,7 @@ void Estimator::assume() {
 }  // namespace
 
 Result<Estimate> estimate_model(const EstimateOptions& options) {
-  if (options.config.context > limits::context_max)
-    return Error{ErrorCode::usage, fmt::format("-c {}: at most {} positions",
-                                               options.config.context, limits::context_max)};
+  MILLRACE_TRY(check_range("-c", options.config.context, 0, limits::context_max));
   return Estimator(options).run();
 }
 

@@ -20,6 +20,7 @@ struct EstimateOptions {
   std::string routing_path;  // a trace of the model; empty: what is kept of earlier runs
   std::vector<std::uint64_t> ram_bytes;  // budgets; empty: a ladder up to all of the model
   EngineConfig config;                   // context, threads, batch; sizes come from the budgets
+  std::string root;  // before /proc/pressure; empty: the real one (tests give a folder)
   const std::atomic<bool>* cancel = nullptr;  // looked at between measuring and budgets
 };
 
@@ -39,6 +40,9 @@ struct Estimate {
   std::uint64_t ram_available = 0;    // of this machine
   std::string drive_name;
   DriveRange drive;
+  std::string drive_from;  // where that is known from, in words
+  double drive_now = 0;    // bytes per second that it gave a moment ago; 0: not asked
+  std::string busy;        // what other programs keep busy meanwhile; empty: nothing
   ComputeSpeed speed;
   std::vector<Budget> budgets;
   std::size_t here = 0;  // index of the budget that is this machine's; budgets.size(): none asked

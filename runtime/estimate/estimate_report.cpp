@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/counted.h"
 #include "runtime/base/units.h"
 #include "runtime/estimate/estimate.h"
 
@@ -55,23 +56,27 @@ Json budget_json(const Budget& budget) {
 }  // namespace
 
 std::string estimate_table(const Estimate& estimate) {
-  std::string text = fmt::format("  model      {} ({}), {} layers", estimate.name,
-                                 estimate.architecture, estimate.layers);
+  std::string text = fmt::format("  model      {} ({}), {}", estimate.name, estimate.architecture,
+                                 counted(estimate.layers, "layer"));
   if (estimate.experts > 0)
-    text += fmt::format(", {} of {} experts of {} each", estimate.experts_used, estimate.experts,
-                        format_bytes(estimate.expert_bytes));
+    text += fmt::format(", {} of {} of {} each", estimate.experts_used,
+                        counted(estimate.experts, "expert"), format_bytes(estimate.expert_bytes));
   text += fmt::format("\n  disk       {} ({} of experts, {} of trunk); {} free\n",
                       format_bytes(estimate.file_bytes), format_bytes(estimate.pool_bytes),
                       format_bytes(estimate.trunk_bytes), format_bytes(estimate.disk_free_bytes));
   text +=
       fmt::format("  drive      {}: {:.2f} GB/s ({:.2f} to {:.2f}){}\n", estimate.drive_name,
                   estimate.drive.middle / 1e9, estimate.drive.low / 1e9, estimate.drive.high / 1e9,
-                  estimate.drive.measured ? "" : ", assumed: not measured");
+                  estimate.drive_from.empty() ? "" : "; " + estimate.drive_from);
   text += fmt::format(
-      "  compute    {} threads: memory {:.1f} GB/s, experts' weights {:.1f}, trunk's {:.1f}\n",
-      estimate.speed.threads, estimate.speed.memory_bytes_per_second / 1e9,
+      "  compute    {}: memory {:.1f} GB/s, experts' weights {:.1f}, trunk's {:.1f}\n",
+      counted(estimate.speed.threads, "thread"), estimate.speed.memory_bytes_per_second / 1e9,
       estimate.speed.expert_bytes_per_second / 1e9, estimate.speed.trunk_bytes_per_second / 1e9);
-  text += fmt::format("  preset     {}\n\n", estimate.preset);
+  text += fmt::format("  preset     {}\n", estimate.preset);
+  if (!estimate.busy.empty())
+    text += fmt::format("  busy       other programs keep {} busy now: speeds come out too low\n",
+                        estimate.busy);
+  text += "\n";
   text += fmt::format("  {:>18} {:>10} {:>10} {:>14} {:>12} {:>8} {:>18}  {}\n", "memory", "trunk",
                       "cache", "hits", "read/token", "tokens/s", "range", "binds");
   for (std::size_t i = 0; i < estimate.budgets.size(); ++i) text += budget_row(estimate, i);
@@ -96,12 +101,15 @@ Json estimate_json(const Estimate& estimate) {
                          .set("pool_bytes", estimate.pool_bytes)
                          .set("trunk_bytes", estimate.trunk_bytes)
                          .set("complete", estimate.complete);
-  const Json drive = Json::object()
-                         .set("name", estimate.drive_name)
-                         .set("measured", estimate.drive.measured)
-                         .set("bytes_per_second_low", estimate.drive.low)
-                         .set("bytes_per_second", estimate.drive.middle)
-                         .set("bytes_per_second_high", estimate.drive.high);
+  const Json drive =
+      Json::object()
+          .set("name", estimate.drive_name)
+          .set("measured", estimate.drive.measured)
+          .set("bytes_per_second_low", estimate.drive.low)
+          .set("bytes_per_second", estimate.drive.middle)
+          .set("bytes_per_second_high", estimate.drive.high)
+          .set("bytes_per_second_now", estimate.drive_now > 0 ? Json(estimate.drive_now) : Json())
+          .set("from", estimate.drive_from);
   const Json compute = Json::object()
                            .set("threads", estimate.speed.threads)
                            .set("memory_bytes_per_second", estimate.speed.memory_bytes_per_second)
@@ -116,6 +124,7 @@ Json estimate_json(const Estimate& estimate) {
       .set("compute", compute)
       .set("ram_available_bytes", estimate.ram_available)
       .set("preset", estimate.preset)
+      .set("busy", estimate.busy.empty() ? Json() : Json(estimate.busy))
       .set("budgets", std::move(budgets))
       .set("assumptions", std::move(assumptions));
 }

@@ -160,9 +160,16 @@ void RoutingTail::record(LayerIndex layer, std::span<const ExpertIndex> experts)
   counts_[at] = static_cast<std::uint8_t>(count);
 }
 
+std::ptrdiff_t RoutingTail::layers_of(std::uint64_t token) const {
+  const auto first = counts_.begin() + static_cast<std::ptrdiff_t>(row(token, 0));
+  return layers_ - std::count(first, first + layers_, std::uint8_t{0});
+}
+
 void RoutingTail::append_to(RoutingRecord& record, std::uint32_t turn) const {
   const std::uint64_t kept = std::min<std::uint64_t>(tokens_, known_tokens_max);
-  for (std::uint64_t token = tokens_ - kept; token < tokens_; ++token) {
+  // A run that was interrupted ends within a token, which would be a hole in front of later ones.
+  const bool cut = kept > 1 && layers_of(tokens_ - 1) < layers_of(tokens_ - 2);
+  for (std::uint64_t token = tokens_ - kept; token < tokens_ - (cut ? 1 : 0); ++token) {
     for (LayerIndex layer = 0; layer < layers_; ++layer) {
       const std::size_t at = row(token, layer);
       if (counts_[at] == 0) continue;

@@ -49,6 +49,7 @@ class RoutingTail {
   std::size_t row(std::uint64_t token, LayerIndex layer) const noexcept {
     return static_cast<std::size_t>(token % known_tokens_max) * layers_ + layer;
   }
+  std::ptrdiff_t layers_of(std::uint64_t token) const;
   std::uint32_t layers_, used_;
   std::uint64_t tokens_ = 0;
   LayerIndex layer_ = 0;                // of the latest record

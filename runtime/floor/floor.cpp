@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cmath>
 #include <ctime>
@@ -13,6 +14,7 @@
 #include "io/errno_text.h"
 #include "io/file.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/limits.h"
 #include "runtime/base/log.h"
 #include "runtime/base/units.h"
@@ -123,8 +125,8 @@ Status Measurement::check_options() {
   seconds_ = options_.seconds > 0 ? options_.seconds
                                   : (options_.thorough ? seconds_thorough : seconds_default);
   if (!(options_.seconds >= 0 && options_.seconds <= floor_seconds_max))
-    return Error{ErrorCode::usage, fmt::format("--seconds {}: must be above 0 and at most {}",
-                                               options_.seconds, floor_seconds_max)};
+    return out_of_range("--seconds", fmt::format("{}", options_.seconds),
+                        fmt::format("above 0 and at most {}", floor_seconds_max));
   return {};
 }
 
@@ -181,7 +183,7 @@ Status Measurement::make_memory() {
     sizes = {64 * KiB, 128 * KiB, 256 * KiB, 512 * KiB, 1 * MiB, 2 * MiB, 4 * MiB, 8 * MiB};
   for (const std::uint64_t size : sizes)
     if (size <= whole && size % unit == 0) pieces_.push_back(size);
-  if (pieces_.empty()) pieces_.push_back(std::min(whole, 64 * MiB));
+  if (pieces_.empty()) pieces_.push_back(std::bit_floor(std::min(whole, 64 * MiB)));
   const std::uint64_t available = read_machine().memory_available;
   const std::uint64_t room = std::clamp(available / 16, pieces_.back(), memory_bytes_max);
   MILLRACE_TRY(require_memory("measuring the drive", 2 * room));

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "runtime/base/counted.h"
 #include "runtime/base/units.h"
 #include "runtime/kernel_study/kernel_study.h"
 
@@ -84,11 +85,12 @@ std::string kernel_table_text(const KernelStudy& study) {
       if (figure.tokens == 1 && &study.limit_of(figure) == &limit) text += row(study, figure);
   }
   text += fmt::format(
-      "  {} columns, {} activations, {} of {} for weights in huge pages; medians of {} repeats\n"
+      "  {} columns, {} activations, {} of {} for weights in huge pages; medians of {}\n"
       "  share: of the best read loop; by turns: median of the ratios to the read loop just "
       "before\n",
       study.options.columns, study.options.float_activations ? "unrounded" : "8-bit",
-      format_bytes(study.huge_bytes), format_bytes(study.mapped_bytes), study.options.repeats);
+      format_bytes(study.huge_bytes), format_bytes(study.mapped_bytes),
+      counted(study.options.repeats, "repeat"));
   return text;
 }
 

@@ -14,6 +14,7 @@
 
 #include "io/file.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/log.h"
 #include "runtime/engine.h"
 #include "runtime/estimate/compute_speed.h"
@@ -32,14 +33,9 @@ constexpr double device_least = 0.9;  // below: the page cache had a part in it
 
 Status check_options(const SweepOptions& options) {
   if (options.settings.empty()) return Error{ErrorCode::usage, "there is nothing to compare"};
-  if (options.repeat == 0)
-    return Error{ErrorCode::usage, "--repeat 0: each setting must be run at least once"};
   constexpr std::uint32_t repeat_max = 1000;
-  if (options.repeat > repeat_max)
-    return Error{ErrorCode::usage,
-                 fmt::format("--repeat {}: at most {}", options.repeat, repeat_max)};
-  if (options.tokens == 0)
-    return Error{ErrorCode::usage, "-n 0: at least one token must be measured"};
+  MILLRACE_TRY(check_range("--repeat", options.repeat, 1, repeat_max));
+  if (options.tokens == 0) return out_of_range("-n", "0", "1 or more");
   if (options.prompt.empty())
     return Error{ErrorCode::usage, "the prompt is empty (give text with -p)"};
   return {};

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "runtime/base/counted.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/units.h"
 #include "runtime/plot/plot.h"
@@ -216,9 +217,9 @@ std::string sweep_table(const SweepOptions& options, const SweepResult& result) 
   std::string text =
       fmt::format("  model      {} ({}), pool {}, trunk {}\n", result.model, result.architecture,
                   format_bytes(result.pool_bytes), format_bytes(result.trunk_bytes));
-  text +=
-      fmt::format("  runs       {} decoded tokens each, after {} of warm-up; {} rounds by turns\n",
-                  options.tokens, options.warmup_tokens, options.repeat);
+  text += fmt::format("  runs       {} each, after {} of warm-up; {} by turns\n",
+                      counted(options.tokens, "decoded token"), options.warmup_tokens,
+                      counted(options.repeat, "round"));
   if (const std::string fixed = fixed_values(options); !fixed.empty())
     text += "  fixed      " + fixed + "\n";
   text += "\n ";

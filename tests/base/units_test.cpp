@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "runtime/base/counted.h"
 #include "runtime/base/units.h"
 
 using namespace millrace;
@@ -29,4 +30,23 @@ TEST_CASE("sizes: printing keeps three significant digits") {
   CHECK(format_bytes(25 * MiB) == "25.0 MiB");
   CHECK(format_bytes(1023 * MiB) == "1023 MiB");
   CHECK(format_bytes(3 * GiB) == "3.00 GiB");
+}
+
+TEST_CASE("numbers stand with their nouns as people read them") {
+  CHECK(counted(0, "slot") == "0 slots");
+  CHECK(counted(1, "layer") == "1 layer");
+  CHECK(counted(1, "token", "of prompt") == "1 token of prompt");
+  CHECK(counted(2, "token", "of prompt") == "2 tokens of prompt");
+  CHECK(age_text(-5) == "0 minutes ago");
+  CHECK(age_text(60) == "1 minute ago");
+  CHECK(age_text(3 * 3600) == "3 hours ago");
+  CHECK(age_text(86'400) == "1 day ago");
+}
+
+TEST_CASE("a number out of its range is told with flag, value and range") {
+  CHECK(check_range("-t", 1, 0, 256));
+  const auto refused = check_range("-t", 257, 0, 256);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == ErrorCode::usage);
+  CHECK(refused.error().what == "-t 257: must be 0 to 256");
 }

@@ -243,7 +243,8 @@ TEST_CASE("Values that make no sense are refused before the model is opened") {
       Wrong{{"--temp", "nan"}, "--temp"}, Wrong{{"--repeat-penalty", "nan"}, "--repeat-penalty"},
       Wrong{{"--presence-penalty", "nan"}, "--presence-penalty"},
       Wrong{{"--frequency-penalty", "nan"}, "--frequency-penalty"},
-      Wrong{{"--frequency-penalty", "1e308"}, "--frequency-penalty is infinite or too large"},
+      Wrong{{"--frequency-penalty", "1e308"},
+            "--frequency-penalty infinite or too large: must be finite"},
       Wrong{{"--repeat-last-n", "-2"}, "--repeat-last-n"},
       Wrong{{"--stop", std::string(5000, 's')}, "stop"});
   CAPTURE(wrong.flags);
@@ -295,4 +296,32 @@ TEST_CASE("A flag or word that is given but empty is refused with 1 and named, n
   CHECK(outcome.code == 1);
   CHECK(outcome.out.empty());
   CHECK(contains(outcome.err, empty.named));
+}
+
+TEST_CASE("Numbers out of their range are told alike: flag, value, range") {
+  struct Wrong {
+    Words words;
+    const char* told;
+  };
+  const auto wrong = GENERATE(
+      Wrong{{"run", "-p", "x", "--depth", "0"}, "--depth 0: must be 1 to 256"},
+      Wrong{{"run", "-p", "x", "--depth", "-3"}, "--depth -3: must be 1 to 256"},
+      Wrong{{"run", "-p", "x", "--depth", "many"}, "--depth many: must be 1 to 256"},
+      Wrong{{"run", "-p", "x", "-np", "257"}, "--parallel 257: must be 1 to 256"},
+      Wrong{{"run", "-p", "x", "-t", "1000"}, "-t 1000: must be 0 to 256"},
+      Wrong{{"run", "-p", "x", "-ub", "0"}, "-ub 0: must be 1 to "},
+      Wrong{{"run", "-p", "x", "--piece", "3K"}, "--piece 3K: must be 4K to 64M"},
+      Wrong{{"run", "-p", "x", "-n", "0"}, "-n 0: must be 1 or more"},
+      Wrong{{"run", "-p", "x", "--repeat-last-n", "-2"}, "--repeat-last-n -2: must be -1 or more"},
+      Wrong{{"estimate", "olmoe-1b-7b", "-t", "0"}, "-t 0: must be 1 to 256"},
+      Wrong{{"estimate", "olmoe-1b-7b", "-c", "99999999"}, "-c 99999999: must be 0 to 16777216"},
+      Wrong{{"bench", "--threads", "0"}, "--threads 0: must be 1 to 256"},
+      Wrong{{"fixture", "--shape", "olmoe-1b-7b", "--type", "q8_0", "--layers", "513", "/dev/null"},
+            "--layers 513: must be 1 to 512"});
+  CAPTURE(wrong.words);
+  const Outcome outcome = run_program(wrong.words);
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 1);
+  CHECK(contains(outcome.err, wrong.told));
+  CHECK(contains(run_program({"fixture", "--help"}).out, "1 to 512"));
 }

@@ -88,7 +88,7 @@ TEST_CASE("pack: a damaged byte is found by verify, and refused by a run that ne
   const Outcome checked = run_program({"verify", out});
   CHECK(checked.code == 5);
   CHECK(contains(checked.out, "layer 1 expert 3 up: damaged"));
-  CHECK(contains(checked.out, "1 slices damaged"));
+  CHECK(contains(checked.out, "1 slice damaged"));
   CHECK(contains(checked.err, "layer 1 expert 3"));
   // Every expert of every layer is needed by a long enough prompt.
   const Outcome run = run_program({"run", embedded_model(), "--pool", out, "-n", "1", "-p",

@@ -108,6 +108,21 @@ TEST_CASE(
   check_refused({"replay", foreign, "-m", small_model()}, 1, "another model");
 }
 
+TEST_CASE("replay says what it is priced by, and that computing counts as nothing") {
+  const TempFolder folder;
+  const std::string trace = folder.write("t.csv", others_form);
+  const Words common = {"replay", trace, "--expert-bytes", "4096", "--capacity", "all"};
+  const Outcome free = run_program(common + Words{"--drive-gbps", "2"});
+  CHECK(free.code == 0);
+  CHECK(contains(free.out, "priced by: 2 GB/s (--drive-gbps), computing counts as nothing"));
+  const Outcome both = run_program(common + Words{"--drive-gbps", "2", "--compute-ms", "3"});
+  CHECK(contains(both.out, "2 GB/s (--drive-gbps), 3 ms of computing (--compute-ms)"));
+  CHECK_FALSE(contains(run_program(common).out, "priced by"));
+  const Outcome broken = run_program({"trace", "show", folder.write("empty.csv", "")});
+  CHECK(broken.code == 1);
+  CHECK(contains(broken.err, "empty.csv is empty"));
+}
+
 TEST_CASE("replay: numbers that no machine has, or that do not fit the trace, are refused") {
   const TempFolder folder;
   const std::string trace = folder.write("t.csv", others_form);

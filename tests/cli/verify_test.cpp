@@ -47,19 +47,19 @@ TEST_CASE("verify: weights and scales that are no finite numbers are named with 
   CAPTURE(weight.out);
   CHECK(weight.code == 5);
   CHECK(contains(weight.out,
-                 "tensor blk.2.attn_norm.weight: 1 values are not finite, the first is "
+                 "tensor blk.2.attn_norm.weight: 1 value not finite, the first is "
                  "number 5"));
   CHECK(contains(weight.err, "blk.2.attn_norm.weight"));
   const Outcome infinite =
       verify_edited("output_norm.weight", 0, bytes_of(std::numeric_limits<float>::infinity()));
   CHECK(infinite.code == 5);
-  CHECK(contains(infinite.out, "tensor output_norm.weight: 1 values"));
+  CHECK(contains(infinite.out, "tensor output_norm.weight: 1 value"));
   // A block's scale of 2^127: most of its codes become more than a float32 holds.
   const Outcome scale = verify_edited("blk.5.ffn_down_exps.weight", 1000 * 17, "\xFF");
   CAPTURE(scale.out);
   CHECK(scale.code == 5);
   CHECK(contains(scale.out, "tensor blk.5.ffn_down_exps.weight: "));
-  CHECK(contains(scale.out, " values are not finite, the first is number 320"));
+  CHECK(contains(scale.out, " values not finite, the first is number 320"));
 }
 
 TEST_CASE("verify: what is no model, absent or cut short is refused as by a run") {

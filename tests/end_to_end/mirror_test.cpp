@@ -174,3 +174,37 @@ TEST_CASE("A packed pool and its mirror give the bits of the model's own experts
     for (const DriveReads& drive : outcome.drives) CHECK(drive.bytes > 0);
   }
 }
+
+TEST_CASE("A packed pool is known by its own drive, not by the model's") {
+  const TempFolder folder;
+  // Another file system: memory.
+  std::string elsewhere = "/dev/shm/millrace-test-XXXXXX";
+  if (mkdtemp(elsewhere.data()) == nullptr) return;
+  const std::string pool = elsewhere + "/pool";
+  {
+    const auto model = open_engine(streaming_config());
+    const ModelSpec& spec = model->engine->spec();
+    ProgressLine quiet(false);
+    REQUIRE(pack_model(spec, layer_order(spec.experts), pool, quiet, model->cancel));
+  }
+  EngineConfig config = streaming_config();
+  config.pool_path = pool;
+  {
+    const auto packed = open_engine(config);
+    const RunDrive& drive = packed->engine->drives().front();
+    CHECK(drive.path == pool);
+    CHECK(drive.drive.key == find_drive(pool)->key);
+    CHECK(drive.expert_file == 1);
+  }
+  std::filesystem::remove_all(elsewhere);
+}
+
+TEST_CASE("Of a drive's files the one that experts come from is asked") {
+  constexpr std::uint32_t none = ReadDrive::no_file;
+  const std::uint32_t own[] = {0, 1, 2}, pool_alone[] = {none, none, 5},
+                      model_alone[] = {3, 4, none};
+  CHECK(expert_file(own, false) == 0);
+  CHECK(expert_file(own, true) == 2);
+  CHECK(expert_file(pool_alone, true) == 5);
+  CHECK(expert_file(model_alone, true) == 3);
+}

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -40,7 +41,7 @@ DriveProfile some_profile() {
   DriveProfile profile;
   profile.drive_key = some_drive().key;
   profile.drive_name = "nvme0n1";
-  profile.measured_at = 1'800'000'000;
+  profile.measured_at = 1'700'000'000;
   profile.direct = true;
   profile.file_bytes = 1 * GiB;
   profile.grid_way = "io_uring";
@@ -148,11 +149,14 @@ TEST_CASE("Numbers of a profile are held against their bounds, its version again
     const char* key;
     Json value;
   };
-  const Edit edit = GENERATE(Edit{"version", 2}, Edit{"version", "1"}, Edit{"piece_bytes", 0},
-                             Edit{"piece_bytes", std::uint64_t{1} << 40}, Edit{"queue_depth", 0},
-                             Edit{"queue_depth", 100000}, Edit{"bytes_per_second", -1.0},
-                             Edit{"bytes_per_second", 1e30}, Edit{"bytes_per_second", nullptr},
-                             Edit{"drive", 7}, Edit{"grid", "none"}, Edit{"ways", nullptr});
+  const Edit edit =
+      GENERATE(Edit{"version", 2}, Edit{"version", "1"}, Edit{"piece_bytes", 0},
+               Edit{"piece_bytes", std::uint64_t{1} << 40}, Edit{"piece_bytes", -4096},
+               Edit{"piece_bytes", 1'000'000}, Edit{"piece_bytes", 128 * MiB},
+               Edit{"measured_at", 0}, Edit{"measured_at", -1}, Edit{"measured_at", "2026-11-30"},
+               Edit{"queue_depth", 0}, Edit{"queue_depth", 100000}, Edit{"bytes_per_second", -1.0},
+               Edit{"bytes_per_second", 1e30}, Edit{"bytes_per_second", nullptr}, Edit{"drive", 7},
+               Edit{"grid", "none"}, Edit{"ways", nullptr});
   CAPTURE(edit.key, edit.value.dump());
   Json json = profile_json(some_profile());
   REQUIRE(parse_profile(json.dump()));
@@ -160,6 +164,24 @@ TEST_CASE("Numbers of a profile are held against their bounds, its version again
   const auto parsed = parse_profile(json.dump());
   REQUIRE_FALSE(parsed);
   CHECK(parsed.error().code == ErrorCode::format);
+  if (std::string(edit.key) != "version")
+    CHECK(parsed.error().what.find("'" + std::string(edit.key) + "'") != std::string::npos);
+}
+
+TEST_CASE("A profile of the page cache, or of a day to come, is none") {
+  const QuietLog quiet;
+  const TempFolder folder;
+  DriveProfile profile = some_profile();
+  profile.measured_at = static_cast<std::int64_t>(std::time(nullptr));
+  REQUIRE(save_profile(folder.path("c"), profile));
+  CHECK(load_profile(folder.path("c"), some_drive()));
+  profile.measured_at += 30 * 86'400;
+  REQUIRE(save_profile(folder.path("c"), profile));
+  CHECK_FALSE(load_profile(folder.path("c"), some_drive()));
+  profile = some_profile();
+  profile.page_cache = true;
+  REQUIRE(save_profile(folder.path("c"), profile));
+  CHECK_FALSE(load_profile(folder.path("c"), some_drive()));
 }
 
 TEST_CASE("The best cell has the fewest bytes in flight among those close to the fastest") {

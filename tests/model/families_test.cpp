@@ -415,9 +415,9 @@ TEST_CASE("families: what takes no part is counted and told, and so is what is u
   };
   CHECK_THAT(
       notes("glm4moe-q8_0", extra({"v.patch_embd.weight", "v.blk.0.ln1.bias", "mm.0.weight"})),
-      Catch::Equals("3 tensors that see images take no part\n"));
+      Catch::Equals("3 tensors for seeing images take no part\n"));
   CHECK_THAT(notes("glm4moe-q8_0", extra({"mtp.0.norm.weight"})),
-             Catch::Equals("1 tensors that predict further tokens take no part\n"));
+             Catch::Equals("1 tensor for predicting further tokens takes no part\n"));
   CHECK_THAT(notes("glm4moe-q8_0", extra({"a.x", "b.x", "c.x", "d.x", "e\x1b.x"})),
              Catch::Equals("5 unknown tensors take no part: a.x, b.x, c.x, d.x, …\n"));
   CHECK_THAT(notes("made qwen3next", {}),

@@ -108,7 +108,8 @@ TEST_CASE("routing record: compressed files are read, damaged ones refused") {
 }
 
 TEST_CASE("routing record: malformed lines are refused with file, line and what was wrong") {
-  CHECK(has(refusal(head), "there are no rows"));
+  CHECK(refusal("") == "t.csv is empty");
+  CHECK(has(refusal(head), "t.csv:2: there are no rows"));
   CHECK(has(refusal("hello\n1,2\n"), "t.csv:1: is no routing trace"));
   CHECK(has(refusal(head + "0,0,0,0,1 2,0.5 0.5\n0,2,0,0,1 2,0.5 0.5\n"), "t.csv:4: turn, phase"));
   CHECK(has(refusal(head + "0,0,0,0,1 x,0.5 0.5\n"), "t.csv:3: experts and weights"));
@@ -118,8 +119,15 @@ TEST_CASE("routing record: malformed lines are refused with file, line and what 
   CHECK(has(refusal(head + "0,0,0,0,,\n"), "t.csv:3: experts and weights"));
   CHECK(has(refusal(head + "0,0,0,0,1 2,0.5 0.5,9\n"), "more fields than columns"));
   CHECK(has(refusal(head + "0,0,0,99999,1 2,0.5 0.5\n"), "layer 99999"));
-  CHECK(has(refusal(head + "0,0,0,5,1 2,0.5 0.5\n"), "outside of what its first line says"));
-  CHECK(has(refusal(head + "0,0,0,0,1 9,0.5 0.5\n"), "8 experts"));
+  CHECK(
+      has(refusal(head + "0,0,0,5,1 2,0.5 0.5\n"),
+          "t.csv:3: step 0 layer 5 (expert 2, 2 of them) is outside of what its first line says"));
+  CHECK(has(refusal(head + "0,0,0,0,1 9,0.5 0.5\n"), "n_expert 8"));
+  for (const char* const weight : {"nan", "inf", "-inf", "-0.5"})
+    CHECK(has(refusal(head + "0,0,0,0,1 2,0.5 " + weight + "\n"),
+              "t.csv:3: weight " + std::string(weight) + ": must be finite and not negative"));
+  CHECK(has(refusal(head + "0,0,0,0,1 2,0.5 0.5\n0,0,0,1,1,0.5\n"),
+            "t.csv:4: experts of this row: 1, of the first one: 2"));
   CHECK(has(refusal(head + "0,0,0,0,1 9999,0.5 0.5\n"), "expert 9999"));
   CHECK(has(refusal("# n_layer=0\n"), "n_layer=0"));
   CHECK(has(refusal("# expert_bytes=12,\n"), "expert_bytes"));
@@ -176,7 +184,7 @@ TEST_CASE("routing record: lines are the same wherever the parts of a file end")
   std::string text = head;
   for (int step = 0; text.size() < 600'000; ++step)
     text += "0,1," + std::to_string(step) + ",0,1 2,0.5 0.25\r\n";
-  text += "0,1,999999999,0,3 4,0.5 0.25";  // without an end
+  text += "0,1,999999999,0,3 4,0.5 0.25\n";
   const auto whole = parse_routing(text, "t.csv");
   const auto read = read_routing(folder.write("t.csv", text));
   REQUIRE(whole);
@@ -185,4 +193,79 @@ TEST_CASE("routing record: lines are the same wherever the parts of a file end")
   CHECK(read->experts == whole->experts);
   CHECK(read->weights == whole->weights);
   CHECK(read->rows.back().step == 999999999);
+}
+
+TEST_CASE("routing record: a file that was cut off is refused, plain or compressed") {
+  const TempFolder folder;
+  CHECK(has(refusal(head + "0,1,0,0,1 2,0.5 0.5\n0,1,0,1,1 2,0.5 0."),
+            "t.csv:4: the line does not end: the file was cut off there"));
+  std::string text = head;
+  for (int step = 0; step < 20'000; ++step)
+    text += "0,1," + std::to_string(step) + ",0," + std::to_string(step * 7 % 8) + ",0.5\n";
+  const std::string path = folder.write("t.csv", text);
+  REQUIRE(read_routing(path));
+  REQUIRE(std::system(("gzip -k " + path + " && truncate -s -100 " + path + ".gz").c_str()) == 0);
+  const auto cut = read_routing(path + ".gz");
+  REQUIRE_FALSE(cut);
+  CHECK(has(cut.error().what, path + ".gz"));
+}
+
+namespace {
+
+// Two prompt parts of 3 and 2 tokens, then 4 tokens, through layers 1, 2 and 5 of 6.
+std::vector<std::string> walking_rows() {
+  std::vector<std::string> rows;
+  const auto part = [&](int phase, int first, int steps) {
+    for (const int layer : {1, 2, 5})
+      for (int step = first; step < first + steps; ++step)
+        rows.push_back("0," + std::to_string(phase) + "," + std::to_string(step) + "," +
+                       std::to_string(layer) + ",1 2,0.5 0.5\n");
+  };
+  part(0, 0, 3);
+  part(0, 3, 2);
+  for (int step = 5; step < 9; ++step) part(1, step, 1);
+  return rows;
+}
+
+Result<RoutingRecord> parse_rows(const std::vector<std::string>& rows, std::size_t left_out,
+                                 const std::string& more = "") {
+  std::string text =
+      "# n_layer=6 n_expert=8 n_expert_used=2" + more + "\nturn,phase,step,layer,experts,weights\n";
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (i != left_out) text += rows[i];
+  return parse_routing(text, "t.csv");
+}
+
+}  // namespace
+
+TEST_CASE("routing record: any row that is missing in the middle is found out, with its line") {
+  const auto rows = walking_rows();
+  REQUIRE(parse_rows(rows, rows.size(), " batch=4"));
+  for (std::size_t i = 0; i + 1 < rows.size(); ++i) {
+    CAPTURE(i, rows[i]);
+    const auto record = parse_rows(rows, i, " batch=4");
+    REQUIRE_FALSE(record);
+    CHECK(record.error().code == ErrorCode::usage);
+    CHECK(has(record.error().what, "t.csv:"));
+  }
+  const auto record = parse_rows(rows, 16, " batch=4");  // step 5, layer 2
+  REQUIRE_FALSE(record);
+  CHECK(record.error().what == "t.csv:19: a row is missing before this one: layer 2 of step 5");
+}
+
+TEST_CASE("routing record: a run that was interrupted, and the last layer's wanted tokens alone") {
+  auto rows = walking_rows();
+  const auto interrupted = parse_rows({rows.begin(), rows.end() - 2}, rows.size(), " batch=4");
+  CHECK(interrupted);
+  // Other recorders have those tokens in the last layer whose logits were asked for.
+  for (const std::size_t i : {6, 7}) {
+    CHECK(parse_rows(rows, i));
+    CHECK_FALSE(parse_rows(rows, i, " batch=4"));
+  }
+  CHECK_FALSE(parse_rows(rows, 4));
+  std::swap(rows[15], rows[16]);
+  CHECK_FALSE(parse_rows(rows, rows.size()));
+  rows = walking_rows();
+  rows.insert(rows.begin() + 16, rows[16]);  // twice
+  CHECK_FALSE(parse_rows(rows, rows.size()));
 }

@@ -3,10 +3,14 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
 
+#include "io/drive_profile.h"
+#include "io/file.h"
 #include "kernels/dispatch.h"
 #include "runtime/base/units.h"
 #include "runtime/estimate/hit_curve.h"
@@ -215,4 +219,68 @@ TEST_CASE("Gate and up of a packed expert are one read where the drive reads lar
   CHECK(reads(1.02, true) == 3);
   CHECK(reads(0.8, true) == 3);
   CHECK(reads(1.2, false) == 3);
+}
+
+TEST_CASE("What other programs keep busy stands in the table, for speeds come out too low") {
+  const TempFolder folder;
+  std::filesystem::create_directories(folder.path("proc/pressure"));
+  folder.write("proc/pressure/cpu", "some avg10=42.00 avg60=1.00 avg300=1.00 total=1\n");
+  folder.write("proc/pressure/io", "some avg10=0.00 avg60=1.00 avg300=1.00 total=1\n");
+  std::string root = folder.path("");
+  root.pop_back();
+  EstimateOptions options;
+  options.model = small_model();
+  options.ram_bytes = {1 * GiB};
+  options.config.threads = 1;
+  options.root = root;
+  const auto busy = estimate_model(options);
+  REQUIRE(busy);
+  CHECK(busy->busy == "cpu");
+  CHECK(estimate_table(*busy).find("other programs keep cpu busy now") != std::string::npos);
+  CHECK(estimate_json(*busy).find("busy")->as_string() != nullptr);
+  folder.write("proc/pressure/cpu", "some avg10=4.00 avg60=1.00 avg300=1.00 total=1\n");
+  const auto calm = estimate_model(options);
+  REQUIRE(calm);
+  CHECK(calm->busy.empty());
+  CHECK(estimate_table(*calm).find("busy") == std::string::npos);
+}
+
+TEST_CASE("A file's drive is asked; of a shape's it is said how old the profile is") {
+  const TempFolder folder;
+  const auto drive = find_drive(".");
+  REQUIRE(drive);
+  DriveProfile profile;
+  profile.drive_key = drive->key;
+  profile.measured_at = std::time(nullptr) - 3 * 86'400 - 60;
+  profile.file_bytes = 1 * GiB;
+  profile.grid = {{.piece_bytes = 1 * MiB, .depth = 8, .bytes_per_second = 2e9}};
+  profile.piece_bytes = 1 * MiB;
+  profile.queue_depth = 8;
+  profile.bytes_per_second = profile.slowest_bytes_per_second = profile.fastest_bytes_per_second =
+      2e9;
+  REQUIRE(save_profile(folder.path("kept"), profile));
+  EstimateOptions options;
+  options.model = "olmoe-1b-7b";
+  options.ram_bytes = {4 * GiB};
+  options.config.threads = 1;
+  options.profile_folder = folder.path("kept");
+  const auto shape = estimate_model(options);
+  REQUIRE(shape);
+  CHECK(shape->drive_now == 0);
+  CHECK(shape->drive_from == "profile of 3 days ago, there is no file to ask it with");
+  CHECK(estimate_table(*shape).find(shape->drive_from) != std::string::npos);
+
+  const std::string path = folder.write("model.gguf", "");
+  std::filesystem::copy(MILLRACE_SOURCE_ROOT "/model/embedded/little-tales-moe-42M-mxfp4.gguf",
+                        path, std::filesystem::copy_options::overwrite_existing);
+  const auto file = File::open(path, DirectMode::automatic);
+  REQUIRE(file);
+  if (!file->direct()) return;  // memory, not a drive
+  options.model = path;
+  options.profile_folder = folder.path("none");
+  const auto asked = estimate_model(options);
+  REQUIRE(asked);
+  CHECK(asked->drive_now > 0);
+  CHECK(asked->drive.measured);
+  CHECK(asked->drive_from.find(" just now") != std::string::npos);
 }

@@ -113,6 +113,21 @@ TEST_CASE("known routing: the newest tokens stay, behind those of earlier runs")
   CHECK(full->rows.size() == std::size_t{known_tokens_max} * layers);
 }
 
+TEST_CASE("known routing: what an interrupted run leaves is read again behind the next one") {
+  const TempFolder folder;
+  const ModelSpec spec = spec_of(embedded_model());
+  const std::uint32_t layers = spec.hparams.layers;
+  const std::string kept = folder.path("kept");
+  RoutingTail interrupted = tail_of(layers, 40, 1);
+  const ExpertIndex experts[] = {0, 1, 2, 3};
+  interrupted.record(0, experts);
+  REQUIRE(save_routing(kept, "k", spec, interrupted));
+  REQUIRE(save_routing(kept, "k", spec, tail_of(layers, 50, 1)));
+  const auto both = load_routing(kept, "k", spec);
+  REQUIRE(both);
+  CHECK(both->rows.size() == std::size_t{90} * layers);
+}
+
 TEST_CASE("known routing: damaged files, and those of another model, are ignored") {
   const TempFolder folder;
   const ModelSpec spec = spec_of(embedded_model());

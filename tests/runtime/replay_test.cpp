@@ -112,6 +112,9 @@ TEST_CASE("replay: prices lie between nothing and everything overlapped, and fol
   options.ahead = 1;
   const auto guessed = study_replay(options);
   REQUIRE(guessed);
+  // A cache with slots to spare for guesses is replayed without these too; the others are not.
+  for (const ReplayRow& row : guessed->rows)
+    CHECK(row.replays == (row.capacity.kind == SizeSpec::Kind::all ? 2 : row.slots > 4 ? 3 : 2));
   options.head_share = 0.5;  // hides no reads
   const auto headed = study_replay(options);
   REQUIRE(headed);

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "io/write_file.h"
+#include "runtime/base/counted.h"
 #include "runtime/machine.h"
 #include "runtime/sweep/sweep.h"
 #include "tools/command.h"
@@ -37,8 +38,7 @@ Result<std::uint32_t> count_of(const char* flag, const std::string& text, std::u
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || stop != end || value == 0 || value > most)
-    return Error{ErrorCode::usage,
-                 fmt::format("{} {}: must be whole numbers from 1 to {}", flag, text, most)};
+    return out_of_range(flag, text, fmt::format("1 to {}", most));
   return value;
 }
 

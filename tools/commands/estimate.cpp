@@ -60,7 +60,7 @@ void add_estimate(CLI::App& app, int& code) {
       ->check(not_empty());
   command->add_option("-c,--ctx", config.context, "positions of context");
   command->add_option("-t,--threads", config.threads, "compute threads [all fast cores]")
-      ->check(CLI::Range(1u, limits::threads_max));
+      ->transform(whole_number("-t", 1, limits::threads_max));
   command->add_option("--isa", config.isa, "kernels [the best that the CPU has]")
       ->check(not_empty());
   command->add_flag("--json", flags->json, "print one JSON object on stdout");

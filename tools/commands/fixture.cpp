@@ -2,9 +2,10 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <limits>
 #include <memory>
 
+#include "runtime/base/counted.h"
+#include "runtime/base/limits.h"
 #include "runtime/base/units.h"
 #include "runtime/fixture/fixture.h"
 #include "runtime/fixture/routing_check.h"
@@ -23,14 +24,14 @@ struct FixtureFlags {
 
 std::string summary(const FixtureOptions& options, const FixturePlan& plan) {
   const ModelShape& shape = options.shape;
-  std::string text = fmt::format("{}, {}: {:.2f} GB ({}), {} layers", shape.name, options.mix->name,
+  std::string text = fmt::format("{}, {}: {:.2f} GB ({}), {}", shape.name, options.mix->name,
                                  static_cast<double>(plan.file_bytes) * 1e-9,
-                                 format_bytes(plan.file_bytes), shape.layers);
+                                 format_bytes(plan.file_bytes), counted(shape.layers, "layer"));
   if (shape.experts > 0)
     text +=
-        fmt::format(", {} of {} experts of {}, pool {}, trunk {}", shape.experts_used,
-                    shape.experts, format_bytes(plan.expert_bytes), format_bytes(plan.pool_bytes),
-                    format_bytes(plan.file_bytes - plan.pool_bytes));
+        fmt::format(", {} of {} of {}, pool {}, trunk {}", shape.experts_used,
+                    counted(shape.experts, "expert"), format_bytes(plan.expert_bytes),
+                    format_bytes(plan.pool_bytes), format_bytes(plan.file_bytes - plan.pool_bytes));
   return text;
 }
 
@@ -40,8 +41,8 @@ void show_routing(const RoutingTargets& targets, const RoutingCheck& check) {
     const std::string asked = target ? fmt::format(" (asked for {:.2f})", *target) : std::string();
     std::fprintf(stderr, "  %-9s  %.2f%s\n", what, reached, asked.c_str());
   };
-  std::fprintf(stderr, "millrace: routing of %u tokens through %u layers:\n", check.tokens,
-               check.layers);
+  std::fprintf(stderr, "millrace: routing of %s through %s:\n",
+               counted(check.tokens, "token").c_str(), counted(check.layers, "layer").c_str());
   row("zipf", check.measures.zipf, targets.zipf);
   row("reuse", check.measures.reuse, targets.reuse);
   row("lookahead", check.measures.lookahead, targets.lookahead);
@@ -86,18 +87,22 @@ void add_fixture(CLI::App& app, int& code) {
   command->add_option("OUT", flags->out, "GGUF file to write")->required()->check(not_empty());
   command->add_option("--shape", flags->shape, model_shape_names())->required()->check(not_empty());
   command->add_option("--type", flags->type, type_mix_names())->required()->check(not_empty());
-  const auto number = [&](const char* flag, std::uint32_t& value, const char* text) {
-    command->add_option(flag, value, text)
-        ->transform(decimal())
-        ->check(CLI::Range(1u, std::numeric_limits<std::uint32_t>::max()));
+  const auto number = [&](const char* flag, std::uint32_t& value, const char* text,
+                          std::uint32_t least, std::uint32_t most) {
+    command->add_option(flag, value, text)->transform(whole_number(flag, least, most));
   };
-  number("--layers", flags->changes.layers, "other numbers than the model's own: layers");
-  number("--width", flags->changes.width, "of the hidden state");
-  number("--experts", flags->changes.experts, "per layer");
-  number("--experts-used", flags->changes.experts_used, "per token");
-  number("--expert-width", flags->changes.expert_width, "inner width of an expert");
-  number("--vocabulary", flags->changes.vocabulary, "tokens");
-  number("--context", flags->changes.context, "trained context that the file names");
+  ShapeChanges& changes = flags->changes;
+  number("--layers", changes.layers, "other numbers than the model's own: layers", 1,
+         limits::layers_max);
+  number("--width", changes.width, "of the hidden state", shape_width_min, shape_width_max);
+  number("--experts", changes.experts, "per layer", 1, limits::experts_max);
+  number("--experts-used", changes.experts_used, "per token", 1, limits::experts_used_max);
+  number("--expert-width", changes.expert_width, "inner width of an expert", shape_width_min,
+         shape_width_max);
+  number("--vocabulary", changes.vocabulary, "tokens", shape_vocabulary_min,
+         limits::vocabulary_max);
+  number("--context", changes.context, "trained context that the file names", 1,
+         limits::context_max);
   command
       ->add_option("--routing", flags->routing,
                    "zipf:S,reuse:R,lookahead:R: popularity of experts, share of the token before's "

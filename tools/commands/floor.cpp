@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "io/write_file.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/log.h"
 #include "runtime/floor/floor.h"
 #include "tools/command.h"
@@ -43,12 +44,15 @@ Json result_json(const FloorResult& result, const std::string& kept) {
   return json;
 }
 
-// Empty if it is good: the check of --seconds.
+// The check of --seconds; as whole_number().
 std::string check_seconds(const std::string& text) {
   double seconds = 0;
   if (CLI::detail::lexical_cast(text, seconds) && seconds > 0 && seconds <= floor_seconds_max)
     return {};
-  return fmt::format("{}: must be above 0 and at most {}", text, floor_seconds_max);
+  throw CLI::ParseError(
+      out_of_range("--seconds", text, fmt::format("above 0 and at most {}", floor_seconds_max))
+          .what,
+      CLI::ExitCodes::ValidationError);
 }
 
 Status run(FloorFlags& flags) {

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "runtime/base/counted.h"
 #include "runtime/base/json.h"
 #include "runtime/evaluate.h"
 #include "tools/command.h"
@@ -57,11 +58,10 @@ Status run(PerplexityFlags& flags) {
         .set("window_tokens", engine.plan().context);
     out.write(object.dump(2) + "\n");
   } else {
-    out.write(
-        fmt::format("perplexity {:.4f} ± {:.4f} ({} windows of {} tokens, {} tokens scored, "
-                    "text of {} tokens)\n",
-                    result.value, result.uncertainty, result.windows, engine.plan().context,
-                    result.scored, result.tokens));
+    out.write(fmt::format("perplexity {:.4f} ± {:.4f} ({} of {} tokens, {}, text of {})\n",
+                          result.value, result.uncertainty, counted(result.windows, "window"),
+                          engine.plan().context, counted(result.scored, "token", "scored"),
+                          counted(result.tokens, "token")));
   }
   return out.status();
 }

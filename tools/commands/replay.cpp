@@ -9,6 +9,7 @@
 
 #include "io/write_file.h"
 #include "prefetch/predictor.h"
+#include "runtime/base/counted.h"
 #include "runtime/estimate/predict.h"
 #include "runtime/replay_pricing.h"
 #include "runtime/replay_study.h"
@@ -32,11 +33,13 @@ struct ReplayFlags {
 Status price(ReplayFlags& flags) {
   ReplayOptions& options = flags.options;
   if (flags.drive_gbps && *flags.drive_gbps == 0)
-    return Error{ErrorCode::usage, "--drive-gbps 0: must be above 0"};
+    return out_of_range("--drive-gbps", "0", "above 0");
   if (options.model_path.empty() && flags.compute_ms && !flags.drive_gbps)
     return Error{ErrorCode::usage, "--compute-ms: needs --drive-gbps or --model too"};
   if (flags.prefetch != "off") MILLRACE_TRY(make_predictor(flags.prefetch));
   options.ahead = flags.ahead.value_or(ahead_share(flags.prefetch));
+  std::string drive_from;
+  std::string compute_from = "computing counts as nothing (give --compute-ms, or --model)";
   if (!options.model_path.empty() && !(flags.drive_gbps && flags.compute_ms)) {
     MILLRACE_ASSIGN(const ReplayPricing here, measure_pricing(options.model_path, cache_folder()));
     options.drive_bytes_per_second = here.drive_bytes_per_second;
@@ -44,15 +47,22 @@ Status price(ReplayFlags& flags) {
     options.compute_seconds = here.compute_seconds;
     options.expert_share = here.expert_share;
     options.head_share = here.head_share;
-    options.priced_by = here.from + (flags.drive_gbps || flags.compute_ms ? "; and flags" : "") +
-                        (options.ahead > 0 ? "; without the slots that guesses take" : "");
+    drive_from = here.drive_from;
+    compute_from = here.compute_from;
   }
   if (flags.drive_gbps) {
     options.drive_bytes_per_second = *flags.drive_gbps * 1e9;
     options.latency_seconds = 0;
+    drive_from = fmt::format("{:g} GB/s (--drive-gbps)", *flags.drive_gbps);
   }
-  if (flags.compute_ms) options.compute_seconds = *flags.compute_ms * 1e-3;
+  if (flags.compute_ms) {
+    options.compute_seconds = *flags.compute_ms * 1e-3;
+    compute_from = fmt::format("{:g} ms of computing (--compute-ms)", *flags.compute_ms);
+  }
   options.expert_share = flags.expert_share.value_or(options.expert_share);
+  if (options.drive_bytes_per_second > 0)
+    options.priced_by = drive_from + ", " + compute_from +
+                        (options.ahead > 0 ? "; without the slots that guesses take" : "");
   return {};
 }
 
@@ -114,7 +124,7 @@ void add_replay(CLI::App& app, int& code) {
       "10^9 bytes per second that the drive delivers [with --model: its profile's]");
   command->add_option("--compute-ms", flags->compute_ms,
                       "milliseconds of computing per token when nothing has to be read [with "
-                      "--model: measured]");
+                      "--model: measured, else 0]");
   command->add_option("--expert-share", flags->expert_share,
                       "of the computing, in routed experts [with --model: measured, else 0.5]");
   command->add_option("--prefetch", flags->prefetch, "what guesses ahead, or off")

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "runtime/base/counted.h"
 #include "runtime/base/json.h"
 #include "runtime/base/log.h"
 #include "runtime/evaluate.h"
@@ -90,8 +91,8 @@ Status generate_with(RunFlags& flags, Run& run, ResultOutput& out) {
 
 Status check_seed(const RunFlags& flags) {
   if (flags.seed < -1 || flags.seed >= std::int64_t{random_seed})
-    return Error{ErrorCode::usage, fmt::format("--seed {}: must be 0 to {}, or -1 for a random one",
-                                               flags.seed, random_seed - 1)};
+    return out_of_range("--seed", std::to_string(flags.seed),
+                        fmt::format("0 to {}, or -1 for a random one", random_seed - 1));
   return {};
 }
 
@@ -244,8 +245,7 @@ void add_run(CLI::App& app, int& code) {
           "--parallel,--np", flags->parallel,
           "sequences at a time (also -np): of --prompts [up to 8, at most 256], else copies of the "
           "prompt with seeds of their own")
-      ->transform(decimal())
-      ->check(CLI::Range(1u, sequences_max));
+      ->transform(whole_number("--parallel", 1, sequences_max));
   command->add_flag("--chat", flags->chat,
                     "wrap the prompt in the model's chat template, as a user's message");
   command->add_option("-n,--predict", flags->generate.tokens_max, "tokens to generate at most")

@@ -10,6 +10,7 @@
 #include "kernels/dispatch.h"
 #include "model/format/open.h"
 #include "model/format/pack_file.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/units.h"
 #include "runtime/pack.h"
 #include "runtime/verify.h"
@@ -47,15 +48,16 @@ Status verify_pack(const std::string& path, ProgressLine& progress) {
   for (const PackDamage& damage : check.damaged)
     text += fmt::format("layer {} expert {} {}: damaged\n", damage.key.layer, damage.key.expert,
                         slices[damage.slice]);
-  text += fmt::format("{} experts, {}\n{} slices damaged\n", check.experts,
-                      speed(check.bytes, check.seconds, path), check.damaged.size());
+  text += fmt::format("{}, {}\n{}\n", counted(check.experts, "expert"),
+                      speed(check.bytes, check.seconds, path),
+                      counted(check.damaged.size(), "slice", "damaged"));
   MILLRACE_TRY(print(text));
   if (check.damaged.empty()) return {};
   return Error{ErrorCode::verify,
-               fmt::format("{}: {} slices are damaged, the first of layer {} "
+               fmt::format("{}: {}, the first of layer {} "
                            "expert {}; delete the file and pack again",
-                           path, check.damaged.size(), check.damaged.front().key.layer,
-                           check.damaged.front().key.expert)};
+                           path, counted(check.damaged.size(), "slice", "damaged"),
+                           check.damaged.front().key.layer, check.damaged.front().key.expert)};
 }
 
 Status verify_model(const std::string& path, ProgressLine& progress) {
@@ -65,9 +67,9 @@ Status verify_model(const std::string& path, ProgressLine& progress) {
   std::string text;
   for (const std::string& failure : check.unreadable) text += failure + "\n";
   for (const BadWeights& bad : check.bad)
-    text += fmt::format("tensor {}: {} values are not finite, the first is number {}\n", bad.tensor,
-                        bad.count, bad.first);
-  text += fmt::format("{} tensors, {}\n", checkpoint.tensors().size(),
+    text += fmt::format("tensor {}: {} not finite, the first is number {}\n", bad.tensor,
+                        counted(bad.count, "value"), bad.first);
+  text += fmt::format("{}, {}\n", counted(checkpoint.tensors().size(), "tensor"),
                       speed(check.bytes, check.seconds, checkpoint.files().front()));
   text +=
       "no digests in these files: what was checked is that every byte can be read and every "
@@ -78,8 +80,8 @@ Status verify_model(const std::string& path, ProgressLine& progress) {
   if (!check.unreadable.empty()) return Error{ErrorCode::io, check.unreadable.front()};
   if (check.bad.empty()) return {};
   return Error{ErrorCode::verify,
-               fmt::format("{}: values of {} tensors are not finite, the first of {}", path,
-                           check.bad.size(), check.bad.front().tensor)};
+               fmt::format("{}: values of {} are not finite, the first of {}", path,
+                           counted(check.bad.size(), "tensor"), check.bad.front().tensor)};
 }
 
 Status run(const std::string& path, bool quiet) {

@@ -11,6 +11,21 @@ namespace {
 inline constexpr std::size_t ordered_supers_max = 48;  // 12288 columns
 inline constexpr std::size_t group_supers = 16;
 
+// Prefetches each line of the weights once, stream_distance ahead. A loop, though its count is
+// nearly constant: nine prefetches in a row took more time than they saved (kernels/README.md).
+template <class Isa>
+class PrefetchStream {
+ public:
+  explicit PrefetchStream(const std::byte* first) : next_(first + stream_distance) {}
+  // The work goes on up to `end`.
+  [[gnu::always_inline]] void work_up_to(const std::byte* end) {
+    for (; next_ < end + stream_distance; next_ += 64) Isa::prefetch(next_);
+  }
+
+ private:
+  const std::byte* next_;
+};
+
 // One token's activations, brought into order once for all rows. Where rows are shorter than a
 // group, as many as it holds go through it together: the activations are repeated for each of them.
 template <class Isa>
@@ -108,26 +123,40 @@ template <class Isa, class Format>
   out.words[quad] = header.words;
 }
 
+// The 16 blocks of a group, or the first `blocks` of them. Returns where the work stands.
+template <class Isa, class Format>
+[[gnu::always_inline]] inline const std::byte* dot_group_of_supers(
+    const std::byte* at, std::size_t blocks, const SuperActivations<Isa>* x,
+    const typename Isa::B64 (*sum)[2], PrefetchStream<Isa>& stream, QuadSums<Isa>& out) {
+  constexpr std::size_t quad_bytes = 4 * Format::block_bytes;
+  for (std::size_t quad = 0; quad < 4; ++quad, at += quad_bytes) {
+    const std::size_t first = 4 * quad;
+    if (first < blocks) {
+      const std::size_t count = blocks - first < 4 ? blocks - first : 4;
+      stream.work_up_to(at + count * Format::block_bytes);
+      dot_quad<Isa, Format>(at, blocks - first, x + first, sum[quad], quad, out);
+    } else {
+      out.products[quad] = Isa::four_zeros();
+      out.minima[quad] = out.words[quad] = Isa::zero_i();
+    }
+  }
+  return at;
+}
+
 // The canonical accumulators of `blocks` blocks, of one row or of short ones.
 template <class Isa, class Format>
 [[gnu::always_inline]] inline typename Isa::F32x16 dot_supers(const std::byte* at,
                                                               std::size_t blocks,
-                                                              const OrderedSupers<Isa>& x) {
-  constexpr std::size_t quad_bytes = 4 * Format::block_bytes;
+                                                              const OrderedSupers<Isa>& x,
+                                                              PrefetchStream<Isa>& stream) {
   SuperSums<Isa> acc = {Isa::zero(), Isa::zero()};
   for (std::size_t b = 0; b < blocks; b += group_supers) {
     QuadSums<Isa> sums;
-    for (std::size_t quad = 0; quad < 4; ++quad) {
-      const std::size_t first = b + 4 * quad;
-      if (first < blocks) {
-        prefetch_lines<Isa, quad_bytes>(at + stream_distance);
-        dot_quad<Isa, Format>(at, blocks - first, x.block + first, x.sum[first / 4], quad, sums);
-        at += quad_bytes;
-      } else {
-        sums.products[quad] = Isa::four_zeros();
-        sums.minima[quad] = sums.words[quad] = Isa::zero_i();
-      }
-    }
+    const auto dot = [&](std::size_t count) __attribute__((always_inline)) {
+      at = dot_group_of_supers<Isa, Format>(at, count, x.block + b, x.sum + b / 4, stream, sums);
+    };
+    if (blocks - b >= group_supers) dot(group_supers);  // no conditions within
+    else dot(blocks - b);
     const auto minima = has_sums<Isa, Format> ? Isa::reduce_quads(sums.minima) : Isa::zero_i();
     step_super<Isa, Format>(Isa::join_sums(sums.products), minima,
                             Isa::template pick_words<Format::factor_word>(sums.words),
@@ -142,12 +171,13 @@ template <class Isa, class Format>
   const std::size_t blocks = weights.columns / super_values;
   const bool close = weights.row_bytes == blocks * Format::block_bytes;
   std::size_t together = close && blocks < group_supers ? group_supers / blocks : 1;
+  PrefetchStream<Isa> stream(weights.data);
   OrderedSupers<Isa> ordered;
   order_supers<Isa, Format>(x, blocks, together, ordered);
   for (std::size_t row = 0; row < weights.rows; row += together) {
     if (weights.rows - row < together) together = 1;
-    const auto sums =
-        dot_supers<Isa, Format>(weights.data + row * weights.row_bytes, together * blocks, ordered);
+    const auto sums = dot_supers<Isa, Format>(weights.data + row * weights.row_bytes,
+                                              together * blocks, ordered, stream);
     if (together == 1) {
       y[row] = Isa::tree_sum(sums);
     } else {

@@ -10,8 +10,10 @@
 #include "kernels/formats/q8_0-inl.h"
 #include "kernels/formats/scaled-inl.h"
 #include "kernels/matmul_panel-inl.h"
+#include "kernels/matmul_panel_float-inl.h"
 #include "kernels/matmul_panel_super-inl.h"
 #include "kernels/panel_kernels.h"
+#include "kernels/panel_nvfp4-inl.h"
 
 namespace millrace {
 namespace {
@@ -26,9 +28,18 @@ consteval void add_super_panels(PanelKernels& table, DType type) {
   table.q8_super[static_cast<std::size_t>(type)] = &panel_q8_super<Isa, Format>;
 }
 
+template <class Isa, class Format>
+consteval void add_float_panels(PanelKernels& table, DType type) {
+  table.f32[static_cast<std::size_t>(type)] = &panel_f32<Isa, Format>;
+}
+
 template <class Isa>
 consteval PanelKernels make_panels() {
   PanelKernels table{};
+  add_float_panels<Isa, FormatF32>(table, DType::f32);
+  add_float_panels<Isa, FormatF16>(table, DType::f16);
+  add_float_panels<Isa, FormatBf16>(table, DType::bf16);
+  add_float_panels<Isa, FormatFp8>(table, DType::f8_e4m3);
   add_block_panels<Isa, FormatQ8_0>(table, DType::q8_0);
   add_block_panels<Isa, FormatQ4_0>(table, DType::q4_0);
   add_block_panels<Isa, FormatMxfp4>(table, DType::mxfp4);
@@ -37,6 +48,7 @@ consteval PanelKernels make_panels() {
   add_block_panels<Isa, FormatQ5_1>(table, DType::q5_1);
   add_block_panels<Isa, FormatIQ4_NL>(table, DType::iq4_nl);
   add_block_panels<Isa, FormatFp4>(table, DType::fp4);
+  table.q8[static_cast<std::size_t>(DType::nvfp4)] = &panel_nvfp4<Isa>;
   add_super_panels<Isa, FormatQ4_K>(table, DType::q4_k);
   add_super_panels<Isa, FormatQ5_K>(table, DType::q5_k);
   add_super_panels<Isa, FormatQ6_K>(table, DType::q6_k);

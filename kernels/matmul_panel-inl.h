@@ -166,6 +166,10 @@ constexpr std::size_t class_blocks(std::size_t index, std::size_t blocks) {
 // super-block) adds to the sums, and how minima join them at a class's end.
 template <class Step>
 struct ClassTile {
+  template <class Isa>
+  static constexpr std::size_t panels = Isa::panels;
+  static constexpr std::size_t steps(std::size_t blocks) { return blocks; }  // of the prefetch
+
   template <class Isa, class Shape, std::size_t tokens>
   static void run(const std::byte* record, const std::byte* x, std::size_t blocks,
                   WeightsAhead& ahead, float* y, std::size_t y_stride) {
@@ -224,9 +228,10 @@ template <class Tile, class Isa, class Shape, std::size_t most, class Batch, cla
                                                      std::int32_t offset, float* y,
                                                      std::size_t y_stride, std::byte* scratch,
                                                      Pack pack) {
-  constexpr std::size_t rows = panel_rows * Isa::panels;
+  constexpr std::size_t panels = Tile::template panels<Isa>;
+  constexpr std::size_t rows = panel_rows * panels;
   const RecordOrder order(blocks);
-  std::byte* const token_records = scratch + blocks * Isa::panels * Shape::bytes;
+  std::byte* const token_records = scratch + blocks * panels * Shape::bytes;
   const std::size_t per_token = blocks * TokenShape<Shape>::bytes(1);
   const std::size_t room = panel_token_bytes(weights.columns) / per_token / most * most;
   const TokenTiles portions(tokens, room);
@@ -244,7 +249,7 @@ template <class Tile, class Isa, class Shape, std::size_t most, class Batch, cla
     for (std::size_t row = 0; row < full_rows; row += rows) {
       pack(row, order, scratch);
       WeightsAhead ahead(weights.data + (row + rows) * weights.row_bytes, rows * weights.row_bytes,
-                         tiles.count * blocks);
+                         tiles.count * Tile::steps(blocks));
       at = token_records;
       token = first;
       for (std::size_t tile = 0; tile < tiles.count; ++tile) {

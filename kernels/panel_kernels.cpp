@@ -18,6 +18,9 @@ constexpr Named named[] = {
 #if defined(__x86_64__)
     {"avx2", &avx2_panels},     {"avxvnni", &avxvnni_panels},
     {"avx512", &avx512_panels}, {"avx512vnni", &avx512vnni_panels},
+#elif defined(__aarch64__)
+    {"neon", &neon_panels},
+    {"neon-dotprod", &neon_dotprod_panels},
 #endif
 };
 

@@ -1,6 +1,6 @@
-// Products of quantized weights and many tokens, and attention of many: a table of functions per
-// ISA beside KernelTable, with its rules. The same bits as matmul_q8, matmul_q8_super and
-// attention.
+// Products of weights and many tokens, and attention of many: a table of functions per
+// ISA beside KernelTable, with its rules. The same bits as matmul_q8, matmul_q8_super,
+// matmul_f32 and attention.
 #pragma once
 
 #include "kernels/kernel_table.h"
@@ -15,6 +15,9 @@ using PanelQ8 = std::size_t (*)(const WeightRows& weights, const Q8Batch& x, std
 using PanelQ8Super = std::size_t (*)(const WeightRows& weights, const Q8SuperBatch& x,
                                      std::size_t tokens, float* y, std::size_t y_stride,
                                      std::byte* scratch);
+// The same of float types, which meet unrounded activations; matmul_f32 is for the other rows.
+using PanelF32 = std::size_t (*)(const WeightRows& weights, const F32Batch& x, std::size_t tokens,
+                                 float* y, std::size_t y_stride, std::byte* scratch);
 
 // Neighbouring tokens of one sequence in attention: AttentionArgs are the first one's, and each
 // next one sees a position more, of the last `window` of them (0: all).
@@ -35,6 +38,7 @@ using AttentionTokensKernel = void (*)(const AttentionArgs& args, const Attentio
 struct PanelKernels {
   PanelQ8 q8[dtype_count];  // nullptr where there is none
   PanelQ8Super q8_super[dtype_count];
+  PanelF32 f32[dtype_count];
   AttentionTokensKernel attention_f16;
   AttentionTokensKernel attention_f32;
   AttentionTokensKernel attention_q8_0;
@@ -48,14 +52,17 @@ inline constexpr std::size_t panel_tile_rows = 32;
 // At least so many tokens make up for the unpacking (measured: kernels/README.md).
 inline constexpr std::size_t panel_tokens_min = 6;
 
-// Room for the tokens that a panel meets before the next one is unpacked, about 24 to 96.
+// Room for the tokens that a panel meets before the next one is unpacked: about 60 to 96, of floats
+// 24 to 36.
 constexpr std::size_t panel_token_bytes(std::size_t columns) noexcept {
   constexpr std::size_t enough = 512 * 1024;
-  const std::size_t all = (columns + 511) / 512 * 512 * 144;
-  return all <= enough ? all : all / 4 >= enough ? all / 4 : enough;
+  const std::size_t padded = (columns + 511) / 512 * 512;
+  const std::size_t all = padded * 144;
+  const std::size_t least = padded * 96;
+  return all <= enough ? all : least >= enough ? least : enough;
 }
 constexpr std::size_t panel_scratch_bytes(std::size_t columns) noexcept {
-  return (columns + 511) / 512 * 512 * 48 + panel_token_bytes(columns);
+  return (columns + 511) / 512 * 512 * 64 + panel_token_bytes(columns);
 }
 
 }  // namespace millrace

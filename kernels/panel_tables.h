@@ -12,6 +12,9 @@ extern const PanelKernels avx2_panels;
 extern const PanelKernels avxvnni_panels;
 extern const PanelKernels avx512_panels;
 extern const PanelKernels avx512vnni_panels;
+#elif defined(__aarch64__)
+extern const PanelKernels neon_panels;
+extern const PanelKernels neon_dotprod_panels;
 #endif
 
 }  // namespace millrace

@@ -13,6 +13,8 @@ namespace {
 // Rows per range, so that a range is worth handing to another thread: about this many weight bytes
 // times tokens.
 constexpr std::size_t range_work_bytes = 96 * 1024;
+// Float panels have four times the bytes of a token to bring into order for each range.
+constexpr std::size_t float_panel_rows = 128;
 
 std::size_t row_grain(const Matrix& weights, std::size_t tokens) {
   const std::size_t row =
@@ -120,12 +122,22 @@ void linear_f32(const BlockContext& context, const Matrix& weights, const Activa
   const MatmulF32 matmul = context.kernels.matmul_f32[static_cast<std::size_t>(weights.type)];
   MILLRACE_CHECK(matmul != nullptr);
   const F32Batch batch = x.f32(first, step);
+  const bool by_inputs = weights.input_step > 0 && weights.scales == nullptr;
+  const PanelKernels* const panels =
+      tokens < panel_tokens_min || by_inputs ? nullptr : context.panels.kernels(weights.columns);
+  const PanelF32 panel_matmul =
+      panels == nullptr ? nullptr : panels->f32[static_cast<std::size_t>(weights.type)];
+  const std::size_t grain = std::max(row_grain(weights, tokens),
+                                     panel_matmul == nullptr ? 0 : std::size_t{float_panel_rows});
   context.parallel.for_ranges(
-      weights.rows, row_grain(weights, tokens), [&](std::size_t begin, std::size_t end, unsigned) {
-        if (weights.input_step > 0 && weights.scales == nullptr)
-          matmul_by_inputs(context.kernels, weights.slice(begin, end - begin), batch, tokens,
-                           y + begin, y_stride);
-        else matmul(row_range(weights, begin, end), batch, tokens, y + begin, y_stride);
+      weights.rows, grain, [&](std::size_t begin, std::size_t end, unsigned worker) {
+        if (by_inputs)
+          return matmul_by_inputs(context.kernels, weights.slice(begin, end - begin), batch, tokens,
+                                  y + begin, y_stride);
+        if (panel_matmul != nullptr)
+          begin += panel_matmul(row_range(weights, begin, end), batch, tokens, y + begin, y_stride,
+                                context.panels.of(worker));
+        if (begin < end) matmul(row_range(weights, begin, end), batch, tokens, y + begin, y_stride);
       });
 }
 

@@ -195,7 +195,7 @@ void ActivationSample::multiply(const KernelTable& kernels, const PanelScratch& 
     if (panel_matmul != nullptr) {
       const std::size_t done = panel_matmul(weights, batch, tokens, y, weights.rows, panels.of(0));
       rest.data += done * rest.row_bytes;
-      rest.scales += rest.scales == nullptr ? 0 : done * rest.scale_row_bytes;
+      rest.tile_row += done;
       rest.rows -= done;
     }
     if (rest.rows > 0) matmul(rest, batch, tokens, y + weights.rows - rest.rows, weights.rows);
@@ -207,7 +207,9 @@ void ActivationSample::multiply(const KernelTable& kernels, const PanelScratch& 
   else if (!unrounded && kernels.matmul_q8[id] != nullptr)
     run(kernels.matmul_q8[id], many == nullptr ? nullptr : many->q8[id],
         Q8Batch{q_.data(), scale_.data(), sum_.data(), stride_, stride_ / 32});
-  else kernels.matmul_f32[id](weights, {x_.data(), columns_}, tokens, y, weights.rows);
+  else
+    run(kernels.matmul_f32[id], many == nullptr ? nullptr : many->f32[id],
+        F32Batch{x_.data(), columns_});
 }
 
 }  // namespace millrace

@@ -3,6 +3,7 @@
 
 #include "kernels/dispatch.h"
 #include "kernels/panel_kernels.h"
+#include "tests/kernels/panel_cases.h"
 #include "tests/kernels/weight_cases.h"
 
 namespace millrace {
@@ -15,19 +16,6 @@ bool has_panels(const KernelTable& table, DType type) {
   return panels != nullptr &&
          (panels->q8[id_of(type)] != nullptr || panels->q8_super[id_of(type)] != nullptr);
 }
-
-// Scratch of exactly the promised size, aligned as promised, filled with what must not matter.
-class Scratch {
- public:
-  explicit Scratch(std::size_t columns) : bytes_(panel_scratch_bytes(columns)) {
-    std::memset(bytes_.data(), 0xff, bytes_.span().size());
-    MILLRACE_CHECK(reinterpret_cast<std::uintptr_t>(bytes_.data()) % 64 == 0);
-  }
-  std::byte* data() { return bytes_.data(); }
-
- private:
-  GuardedArray<std::byte> bytes_;
-};
 
 // Token by token, as decode computes them.
 std::vector<float> one_by_one(const KernelTable& table, Weights& w, const Activations& x) {
@@ -50,36 +38,16 @@ std::vector<float> one_by_one(const KernelTable& table, Weights& w, const Activa
   return y;
 }
 
-// All tokens by panels, the rows that are left over as ever, with a wider stride than needed and
-// guarded ends.
 std::vector<float> by_panels(const KernelTable& table, DType type, const WeightRows& weights,
                              const Activations& x, const std::int8_t* q = nullptr) {
   const PanelKernels& panels = *find_panel_kernels(table);
-  const std::size_t stride = weights.rows + 5;
-  GuardedArray<float> y(std::vector<float>((x.tokens - 1) * stride + weights.rows, untouched));
-  Scratch scratch(weights.columns);
   const auto run = [&](auto panel_matmul, auto matmul, auto batch) {
     if (q != nullptr) batch.q = q;
-    const std::size_t done =
-        panel_matmul(weights, batch, x.tokens, y.data(), stride, scratch.data());
-    CHECK(done <= weights.rows);
-    CHECK(weights.rows - done < panel_tile_rows);
-    for (std::size_t r = done; r < weights.rows; ++r) CHECK(y.data()[r] == untouched);
-    if (done == weights.rows) return;
-    WeightRows rest = weights;
-    rest.data += done * weights.row_bytes;
-    rest.rows -= done;
-    matmul(rest, batch, x.tokens, y.data() + done, stride);
+    return testing::by_panels(panel_matmul, matmul, weights, batch, x.tokens);
   };
   if (is_super(type))
-    run(panels.q8_super[id_of(type)], table.matmul_q8_super[id_of(type)], x.super_view());
-  else run(panels.q8[id_of(type)], table.matmul_q8[id_of(type)], x.view());
-  std::vector<float> out;
-  for (std::size_t i = 0; i < y.span().size(); ++i) {
-    if (i % stride < weights.rows) out.push_back(y.data()[i]);
-    else CHECK(y.data()[i] == untouched);
-  }
-  return out;
+    return run(panels.q8_super[id_of(type)], table.matmul_q8_super[id_of(type)], x.super_view());
+  return run(panels.q8[id_of(type)], table.matmul_q8[id_of(type)], x.view());
 }
 
 void check(Weights& w, const Activations& x) {
@@ -96,14 +64,34 @@ void check_random(Weights& w, std::size_t tokens, std::uint64_t seed) {
   check(w, Activations(w.type, Random(seed).floats(tokens * w.columns), tokens, w.columns));
 }
 
+// Unrounded activations: as the products of single tokens.
+void check_floats(Weights& w, const std::vector<float>& x, std::size_t tokens) {
+  const std::size_t id = id_of(w.type);
+  const GuardedArray<float> guarded(x);
+  std::vector<float> expected(tokens * w.rows);
+  for (std::size_t t = 0; t < tokens; ++t)
+    supported_kernels().front()->matmul_f32[id](w.view(), {x.data() + t * w.columns, w.columns}, 1,
+                                                expected.data() + t * w.rows, w.rows);
+  for (const KernelTable* table : supported_kernels()) {
+    const PanelKernels* const panels = find_panel_kernels(*table);
+    if (panels == nullptr) continue;
+    INFO(table->name << " " << dtype_info(w.type).name << " " << w.rows << " x " << w.columns
+                     << ", tokens " << tokens);
+    REQUIRE(panels->f32[id] != nullptr);
+    const F32Batch batch{guarded.span().data(), w.columns};
+    CHECK(first_difference(
+              testing::by_panels(panels->f32[id], table->matmul_f32[id], w.view(), batch, tokens),
+              expected) == -1);
+  }
+}
+
 }  // namespace
 
-TEST_CASE("panels: an ISA that has them has them for all types but NVFP4") {
+TEST_CASE("panels: an ISA that has them has them for all types that meet rounded activations") {
   for (const KernelTable* table : supported_kernels()) {
     for (const DType type : quantized_types()) {
       INFO(table->name << " " << dtype_info(type).name);
-      if (find_panel_kernels(*table) != nullptr)
-        CHECK(has_panels(*table, type) == (type != DType::nvfp4));
+      if (find_panel_kernels(*table) != nullptr) CHECK(has_panels(*table, type));
     }
   }
 }
@@ -119,7 +107,7 @@ TEST_CASE("panels: every number of tokens gives the bits of one token at a time"
 
 TEST_CASE("panels: tokens that do not fit beside the panels come in portions of the same bits") {
   std::uint64_t seed = 500;
-  for (const DType type : {DType::mxfp4, DType::q5_1, DType::q4_k, DType::q6_k}) {
+  for (const DType type : {DType::mxfp4, DType::q5_1, DType::nvfp4, DType::q4_k, DType::q6_k}) {
     Weights w(type, 32, columns_of(type, 19), Scales::ordinary, ++seed);
     for (const std::size_t tokens : {95, 131, 211}) check_random(w, tokens, ++seed);
   }
@@ -180,6 +168,41 @@ TEST_CASE("panels: weights and activations need no alignment, and rows may have 
                   by_panels(*table, type, {weights.data() + shift, row_bytes, w.rows, w.columns}, x,
                             q.data() + shift),
                   expected) == -1);
+      }
+    }
+  }
+}
+
+TEST_CASE("panels: floats of every size give the bits of one token at a time") {
+  std::uint64_t seed = 4000;
+  const auto random = [&seed](std::size_t count) { return Random(++seed).floats(count); };
+  for (const DType type : float_types) {
+    for (std::size_t columns = 1; columns <= 150; columns += columns < 35 ? 1 : 23) {
+      Weights w(type, 33, columns, Scales::ordinary, ++seed);
+      for (const std::size_t tokens : {1, 7}) check_floats(w, random(tokens * columns), tokens);
+    }
+    Weights w(type, 48, 777, Scales::ordinary, ++seed);
+    for (std::size_t tokens = 1; tokens <= 90; tokens += tokens < 30 ? 1 : 19)
+      check_floats(w, random(tokens * w.columns), tokens);
+    for (const std::size_t rows : {1, 15, 16, 17, 31, 32, 63, 80}) {
+      Weights other(type, rows, 530, Scales::ordinary, ++seed);
+      check_floats(other, random(8 * 530), 8);
+    }
+  }
+}
+
+TEST_CASE("panels: odd floats on both sides give the bits of one token at a time") {
+  std::uint64_t seed = 5000;
+  for (const DType type : float_types) {
+    for (const Scales scales : {Scales::denormal, Scales::extreme}) {
+      for (const std::size_t columns : {3, 77, 128, 259}) {
+        Weights w(type, 32, columns, scales, ++seed);
+        check_floats(w, Random(++seed).floats(9 * columns), 9);
+        check_floats(w, Random(++seed).floats(9 * columns, -1e-37, 0), 9);  // sums of -0, too
+        Random random(++seed);
+        std::vector<float> odd(7 * columns);
+        for (float& x : odd) x = any_float(random, Scales::extreme);
+        check_floats(w, odd, 7);
       }
     }
   }

@@ -5,6 +5,7 @@
 
 #include "kernels/dispatch.h"
 #include "kernels/reference_scaled.h"
+#include "tests/kernels/panel_cases.h"
 #include "tests/kernels/weight_cases.h"
 
 namespace millrace {
@@ -89,6 +90,13 @@ void check_f32(ScaledWeights& w, std::size_t tokens, std::uint64_t seed) {
                                           y.data(), w.rows);
     INFO(w.describe(*table) << ", tokens " << tokens);
     CHECK(first_difference(y, expected) == -1);
+    const PanelKernels* const panels = find_panel_kernels(*table);
+    if (panels == nullptr || panels->f32[id_of(w.kind.type)] == nullptr) continue;
+    const F32Batch batch{guarded.span().data(), w.columns};
+    CHECK(
+        first_difference(by_panels(panels->f32[id_of(w.kind.type)],
+                                   table->matmul_f32[id_of(w.kind.type)], w.view(), batch, tokens),
+                         expected) == -1);
   }
 }
 
@@ -104,6 +112,11 @@ void check_q8(ScaledWeights& w, std::size_t tokens, std::uint64_t seed) {
     table->matmul_q8[id_of(w.kind.type)](w.view(), x.view(), tokens, y.data(), w.rows);
     INFO(w.describe(*table) << ", tokens " << tokens);
     CHECK(first_difference(y, expected) == -1);
+    if (const PanelKernels* const panels = find_panel_kernels(*table))
+      CHECK(first_difference(
+                by_panels(panels->q8[id_of(w.kind.type)], table->matmul_q8[id_of(w.kind.type)],
+                          w.view(), x.view(), tokens),
+                expected) == -1);
   }
 }
 
@@ -182,6 +195,22 @@ TEST_CASE("scaled types: float products give the canonical bits for all sizes an
     for (const Scales of : {Scales::denormal, Scales::extreme}) {
       ScaledWeights odd(kind, 7, fp4 ? 96 : 141, of, ++seed);
       for (const std::size_t tokens : {1, 6}) check_f32(odd, tokens, ++seed);
+    }
+  }
+}
+
+TEST_CASE("scaled types: rows that fill panels give the canonical bits") {
+  std::uint64_t seed = 150;
+  for (const Kind kind : kinds) {
+    const bool fp4 = kind.type == DType::fp4;
+    for (const Scales of : {Scales::ordinary, Scales::denormal, Scales::extreme}) {
+      for (const std::size_t columns : {32, 128, 160, 416}) {
+        ScaledWeights w(kind, 40, fp4 ? columns : columns + 9, of, ++seed, fp4 ? 0 : 110);
+        for (const std::size_t tokens : {1, 7, 19}) {
+          check_f32(w, tokens, ++seed);
+          if (fp4) check_q8(w, tokens, ++seed);
+        }
+      }
     }
   }
 }

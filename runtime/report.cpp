@@ -430,7 +430,7 @@ std::string report_body(const Engine& engine, const GenerateResult& result) {
   text += row("decode", fmt::format("{} in {:.3f} s: {:.1f} tokens/s ({}, {})",
                                     counted(result.decode.tokens, "token"), result.decode.seconds,
                                     result.decode.tokens_per_second(), engine.kernels().name,
-                                    engine.plan().threads));
+                                    counted(engine.plan().threads, "thread")));
   if (engine.prediction()) text += predicted_rows(*engine.prediction(), result);
   const double whole = std::max(1e-9, result.decode.seconds);
   text += row("time", fmt::format("computing {:.1f} % (of it {:.1f} % while reading), waiting for "

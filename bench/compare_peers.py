@@ -42,7 +42,7 @@ def figures(mode, numbers, result):
         return {f"{sequences} agents on {prefix}, decode": result["decode"]["tokens_per_second"],
                 f"{sequences} agents on {prefix}, with the prefix": sequences * count / wall}
     sequences, prefix, turns, generated, given = numbers
-    name = f"{turns} turns x {sequences} agents on {prefix}, {generated} generated and {given} given"
+    name = f"{turns} turns x {sequences} agents on {prefix}, {generated} made, {given} given"
     return {name: sequences * turns * (generated + given) / wall}
 
 

@@ -47,7 +47,7 @@ TEST_CASE("verify: weights and scales that are no finite numbers are named with 
   CAPTURE(weight.out);
   CHECK(weight.code == 5);
   CHECK(contains(weight.out,
-                 "tensor blk.2.attn_norm.weight: 1 value not finite, the first is "
+                 "tensor blk.2.attn_norm.weight: 1 value is not finite, the first is "
                  "number 5"));
   CHECK(contains(weight.err, "blk.2.attn_norm.weight"));
   const Outcome infinite =
@@ -59,7 +59,7 @@ TEST_CASE("verify: weights and scales that are no finite numbers are named with 
   CAPTURE(scale.out);
   CHECK(scale.code == 5);
   CHECK(contains(scale.out, "tensor blk.5.ffn_down_exps.weight: "));
-  CHECK(contains(scale.out, " values not finite, the first is number 320"));
+  CHECK(contains(scale.out, " values are not finite, the first is number 320"));
 }
 
 TEST_CASE("verify: what is no model, absent or cut short is refused as by a run") {

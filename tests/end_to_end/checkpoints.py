@@ -347,7 +347,7 @@ def check_verify():
             check("pack: nothing is left behind", not list(world.here.glob("pool*")))
             overwrite(world.folder / "model.safetensors", "model.layers.1." + name, 0, nan)
             verify(f"{weights} {scales} {name}", world.folder, 5, "tensor blk.1.",
-                   "1 values are not finite, the first is number 0")
+                   "1 value is not finite, the first is number 0")
 
 
 def make_wide(here):

@@ -403,8 +403,8 @@ TEST_CASE("families: what takes no part is counted and told, and so is what is u
     return tensor.name.starts_with("blk.2.");
   });
   CHECK(last > 10);
-  CHECK_THAT(predicting, Catch::StartsWith(std::to_string(last) + " tensors that predict") &&
-                             Catch::Contains("(1 layers at the end)"));
+  CHECK_THAT(predicting, Catch::StartsWith(std::to_string(last) + " tensors for predicting") &&
+                             Catch::Contains("(1 layer at the end)"));
   const auto extra = [](const std::vector<std::string>& names) -> Edit {
     return [=](Checkpoint::Parts& parts) {
       for (const std::string& name : names) {

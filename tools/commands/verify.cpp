@@ -67,8 +67,8 @@ Status verify_model(const std::string& path, ProgressLine& progress) {
   std::string text;
   for (const std::string& failure : check.unreadable) text += failure + "\n";
   for (const BadWeights& bad : check.bad)
-    text += fmt::format("tensor {}: {} not finite, the first is number {}\n", bad.tensor,
-                        counted(bad.count, "value"), bad.first);
+    text += fmt::format("tensor {}: {} {} not finite, the first is number {}\n", bad.tensor,
+                        counted(bad.count, "value"), bad.count == 1 ? "is" : "are", bad.first);
   text += fmt::format("{}, {}\n", counted(checkpoint.tensors().size(), "tensor"),
                       speed(check.bytes, check.seconds, checkpoint.files().front()));
   text +=

@@ -27,7 +27,7 @@ def figures(mode, numbers, result):
     if mode == "decode":
         return {f"one sequence, {numbers[0]} tokens": result["decode"]["tokens_per_second"]}
     if mode == "prefill":
-        took = {one["tokens"]: one["seconds"] for one in result["prefill"]}
+        took = {int(one["tokens"]): one["seconds"] for one in result["prefill"]}
         found = {f"prompt of {count}": count / took[count] for count in took if count >= 256}
         few, many = min(took), max(took)
         if many > few:
@@ -79,7 +79,19 @@ def compare(options):
                         "values": []})
                     column["values"].append(value)
                     print(f"round {turn + 1}: {name}: {who}: {value:.4g}", flush=True)
+        keep(options, rows)
     return rows
+
+
+def keep(options, rows):
+    """After each round, so that a measurement that is cut short has kept what it had."""
+    if not options.keep_as:
+        return
+    kept = frame(options.keep_as) | {
+        "kind": "axes", "model": pathlib.Path(options.model).name, "unit": "tokens/s",
+        "threads": options.threads, "rows": rows}
+    (RESULTS / f"{options.keep_as}.json").write_text(json.dumps(kept, indent=1) + "\n",
+                                                     encoding="utf-8")
 
 
 def show(rows):
@@ -101,14 +113,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--keep-as", metavar="NAME")
     options = parser.parse_intermixed_args()
-    rows = compare(options)
-    show(rows)
-    if options.keep_as:
-        name = pathlib.Path(options.model).name
-        kept = frame(options.keep_as) | {"kind": "axes", "model": name, "unit": "tokens/s",
-                                         "threads": options.threads, "rows": rows}
-        path = RESULTS / f"{options.keep_as}.json"
-        path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    show(compare(options))
 
 
 if __name__ == "__main__":

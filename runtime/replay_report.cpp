@@ -47,8 +47,17 @@ std::string replay_table(const ReplayStudy& study) {
     if (study.priced)
       text += fmt::format("  {:.2f} ({:.2f} to {:.2f})", row.tokens_per_second,
                           row.tokens_per_second_low, row.tokens_per_second_high);
+    if (row.priced_slots < row.slots)
+      text += fmt::format(", with {}", counted(row.priced_slots, "slot"));
     text += '\n';
   }
+  const bool guesses = std::any_of(study.rows.begin(), study.rows.end(), [](const ReplayRow& row) {
+    return row.priced_slots < row.slots;
+  });
+  if (guesses)
+    text +=
+        "with N slots: what is read and how fast is of these, guesses take the others; hits are "
+        "of all\n";
   return text +
          "cold, warm: hits in % of requests, of all tokens and after warm-up; compul.: first\n"
          "requests, which always miss; recovered: of the way from lru to belady (clairvoyant), "
@@ -69,7 +78,7 @@ Json replay_json(const ReplayStudy& study) {
     item.set("hit_rate", row.hit_rate).set("warm_hit_rate", row.warm_hit_rate);
     item.set("warm_compulsory_rate", row.warm_compulsory_rate);
     item.set("shuffled_hit_rate", row.shuffled_hit_rate).set("recovered", row.recovered);
-    item.set("bytes_per_token", row.bytes_per_token);
+    item.set("bytes_per_token", row.bytes_per_token).set("priced_slots", row.priced_slots);
     const auto price = [&](const char* key, double value) {
       item.set(key, study.priced ? Json(value) : Json());
     };

@@ -211,6 +211,7 @@ class Study {
     const bool guesses = options_.ahead > 0 && options_.drive_bytes_per_second > 0;
     // A run that guesses keeps some slots for that, if the plan has any to spare.
     const SlotPlan kept = guesses ? without_spares(plan, pool_.top_k) : plan;
+    made.priced_slots = kept.slots;
     if (kept.slots == plan.slots) {
       price(counts, made);
     } else {

@@ -52,6 +52,7 @@ struct ReplayRow {
   double tokens_per_second_low = 0;   // warm; nothing overlaps
   double tokens_per_second = 0;       // hits compute while misses are read, layer by layer
   double tokens_per_second_high = 0;  // everything overlaps
+  std::uint64_t priced_slots = 0;     // that bytes and speed are of: guesses take the others
   std::uint32_t replays = 0;          // of the trace that this row took
 };
 

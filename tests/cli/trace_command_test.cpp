@@ -137,7 +137,10 @@ TEST_CASE("replay: numbers that no machine has, or that do not fit the trace, ar
       {{"--drive-gbps", "inf"}, "--drive-gbps inf"},
       {{"--drive-gbps", "-1"}, "--drive-gbps -1"},
       {{"--drive-gbps", "0", "--compute-ms", "1"}, "--drive-gbps 0"},
+      {{"--drive-gbps", "1e-300"}, "--drive-gbps 1e-300: must be 0.001 to 10000"},
       {{"--compute-ms", "1"}, "--drive-gbps"},
+      {{"--ahead", "0.5"}, "--ahead: needs --drive-gbps or --model too"},
+      {{"--expert-share", "0.5"}, "--expert-share: needs --drive-gbps or --model too"},
       {{"--drive-gbps", "1", "--compute-ms", "nan"}, "--compute-ms"},
       {{"--expert-bytes", "18446744073709551615"}, "--expert-bytes"}};
   for (const Refused& refused : cases)

@@ -28,14 +28,32 @@ struct ReplayFlags {
   bool json = false;
 };
 
+// What would change nothing is no flag to be taken in silence.
+Status refuse_idle(const ReplayFlags& flags) {
+  const ReplayOptions& options = flags.options;
+  const bool model = !options.model_path.empty();
+  if (!model && !flags.drive_gbps) {
+    const char* const idle = flags.compute_ms     ? "--compute-ms"
+                             : flags.ahead        ? "--ahead"
+                             : flags.expert_share ? "--expert-share"
+                                                  : nullptr;
+    if (idle != nullptr)
+      return Error{ErrorCode::usage, fmt::format("{}: needs --drive-gbps or --model too", idle)};
+  }
+  if (model && (options.experts > 0 || options.expert_bytes > 0))
+    return Error{ErrorCode::usage,
+                 fmt::format("{}: the file of --model says it, leave it out",
+                             options.experts > 0 ? "--experts" : "--expert-bytes")};
+  return {};
+}
+
 // By what the flags say, and for what they do not say by this machine, if there is a model to be
 // computed and a drive that it lies on.
 Status price(ReplayFlags& flags) {
   ReplayOptions& options = flags.options;
-  if (flags.drive_gbps && *flags.drive_gbps == 0)
-    return out_of_range("--drive-gbps", "0", "above 0");
-  if (options.model_path.empty() && flags.compute_ms && !flags.drive_gbps)
-    return Error{ErrorCode::usage, "--compute-ms: needs --drive-gbps or --model too"};
+  MILLRACE_TRY(refuse_idle(flags));
+  if (flags.drive_gbps && !(*flags.drive_gbps >= 1e-3 && *flags.drive_gbps <= 1e4))
+    return out_of_range("--drive-gbps", fmt::format("{:g}", *flags.drive_gbps), "0.001 to 10000");
   if (flags.prefetch != "off") MILLRACE_TRY(make_predictor(flags.prefetch));
   options.ahead = flags.ahead.value_or(ahead_share(flags.prefetch));
   std::string drive_from;

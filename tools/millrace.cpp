@@ -37,6 +37,16 @@ std::vector<std::string> normalise(int argc, char** argv) {
                                   arguments.rend());  // CLI11 takes them reversed
 }
 
+// In the words of all range errors, what CLI11 calls "Could not convert: FLAG = VALUE".
+std::string wording(const CLI::Error& error) {
+  const std::string text = error.what();
+  const std::string head = "Could not convert: ";
+  const std::size_t equals = text.find(" = ");
+  if (text.rfind(head, 0) != 0 || equals == std::string::npos) return text;
+  return text.substr(head.size(), equals - head.size()) + " " + text.substr(equals + 3) +
+         ": must be a number, and one that this flag can take";
+}
+
 // Help or version on stdout, or what was wrong with the words on stderr.
 int say(const CLI::App& app, const CLI::ParseError& error) {
   std::ostringstream out;
@@ -69,7 +79,7 @@ int run_program(int argc, char** argv) {
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.failure_message([](const CLI::App*, const CLI::Error& error) {
     return fmt::format("millrace: error: {}\nRun with --help for more information.\n",
-                       error.what());
+                       wording(error));
   });
   const std::string version = std::string("millrace ") + millrace::tools::version;
   app.set_version_flag("--version", version, "print the version and exit");

@@ -311,6 +311,8 @@ TEST_CASE("Numbers out of their range are told alike: flag, value, range") {
       Wrong{{"run", "-p", "x", "-t", "1000"}, "-t 1000: must be 0 to 256"},
       Wrong{{"run", "-p", "x", "-ub", "0"}, "-ub 0: must be 1 to "},
       Wrong{{"run", "-p", "x", "--piece", "3K"}, "--piece 3K: must be 4K to 64M"},
+      Wrong{{"run", "-p", "x", "-n", "-1"}, "--predict -1: must be a number, and one that"},
+      Wrong{{"run", "-p", "x", "-t", "x"}, "--threads x: must be a number, and one that"},
       Wrong{{"run", "-p", "x", "-n", "0"}, "-n 0: must be 1 or more"},
       Wrong{{"run", "-p", "x", "--repeat-last-n", "-2"}, "--repeat-last-n -2: must be -1 or more"},
       Wrong{{"estimate", "olmoe-1b-7b", "-t", "0"}, "-t 0: must be 1 to 256"},

@@ -79,6 +79,12 @@ Status replace_file(const std::string& path, std::string_view bytes) {
   return failure(path, "writing", code);
 }
 
+void remove_unfinished(const std::string& path) {
+  const std::string file = behind_links(path);
+  struct stat about = {};
+  if (lstat(file.c_str(), &about) == 0 && S_ISREG(about.st_mode)) unlink(file.c_str());
+}
+
 Result<std::string> read_whole_file(const std::string& path, std::uint64_t bytes_max) {
   MILLRACE_ASSIGN(const File file, File::open(path, DirectMode::off));
   if (file.size_bytes() > bytes_max)

@@ -21,6 +21,10 @@ Status write_file_atomically(const std::string& path, std::string_view bytes);
 // The same, but whatever is at `path` gives way, also a pipe or a link: for files that are ours.
 Status replace_file(const std::string& path, std::string_view bytes);
 
+// What a failed writing in place has left at `path`, or where its links lead; what is no regular
+// file stays.
+void remove_unfinished(const std::string& path);
+
 // All bytes of a regular file; anything else (a pipe, a device) is refused without waiting for it.
 // `io`, or `format` if there are more than `bytes_max`: "PATH: cause".
 Result<std::string> read_whole_file(const std::string& path, std::uint64_t bytes_max);

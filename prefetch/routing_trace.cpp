@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "io/errno_text.h"
+#include "io/write_file.h"
 #include "runtime/base/check.h"
 #include "runtime/base/limits.h"
 
@@ -42,8 +43,10 @@ Result<std::unique_ptr<RoutingTrace>> RoutingTrace::create(const std::string& pa
     head += fmt::format(" expert_bytes={}", fmt::join(header.expert_bytes, ","));
   if (header.batch_tokens != 0) head += fmt::format(" batch={}", header.batch_tokens);
   head += "\nturn,phase,step,layer,experts,weights\n";
-  if (std::fwrite(head.data(), 1, head.size(), file) != head.size())
-    return Error{ErrorCode::io, fmt::format("{}: write failed: {}", path, errno_text(errno))};
+  if (std::fwrite(head.data(), 1, head.size(), file) != head.size()) {
+    trace->errno_ = errno;
+    return trace->finish().error();
+  }
   return trace;
 }
 
@@ -81,6 +84,7 @@ Status RoutingTrace::finish() noexcept {
     flush();
     if (std::fclose(file_) != 0 && errno_ == 0) errno_ = errno;
     file_ = nullptr;
+    if (errno_ != 0) remove_unfinished(path_);
   }
   if (errno_ != 0)
     return Error{ErrorCode::io, fmt::format("{}: write failed: {}", path_, errno_text(errno_))};

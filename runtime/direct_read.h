@@ -15,8 +15,8 @@ namespace millrace {
 class ReadBuffer {
  public:
   static constexpr std::size_t alignment = std::size_t{2} << 20;
-  // At least `bytes`; what was in it is lost when it grows.
-  std::byte* room(std::uint64_t bytes);
+  // At least `bytes`; what was in it is lost when it grows. `memory` error.
+  Result<std::byte*> room(std::uint64_t bytes);
 
  private:
   struct Free {
@@ -27,7 +27,7 @@ class ReadBuffer {
 };
 
 // The bytes [offset, offset + bytes) of the file, in `buffer` until the next call with it. `io`
-// error with file, offset and cause; also where the file ends before.
+// error with file, offset and cause; also where the file ends before. `memory` error.
 Result<const std::byte*> read_stretch(const File& file, std::uint64_t offset, std::uint64_t bytes,
                                       ReadBuffer& buffer);
 

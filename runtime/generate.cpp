@@ -166,6 +166,7 @@ Status check_prompt(const Engine& engine, std::span<const TokenId> prompt) {
 Result<GenerateResult> generate(Engine& engine, const GenerateOptions& options, TextSink text) {
   MILLRACE_TRY(check_options(options));
   MILLRACE_TRY(check_prompt(engine, options.prompt));
+  MILLRACE_TRY(RoutingRecorder::check(engine, options.trace_path));  // before a file is begun
   MILLRACE_ASSIGN(Session session, engine.new_session());
   MILLRACE_ASSIGN(const auto run, SequenceRun::create(engine, options, text, std::move(session)));
   Generation generation(engine, *run, options.warmup_tokens);

@@ -9,13 +9,13 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "io/file.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/units.h"
 #include "runtime/direct_read.h"
+#include "runtime/graph/workers.h"
 #include "runtime/output_file.h"
 
 namespace millrace {
@@ -115,14 +115,18 @@ class Packing {
 
   Status run(ProgressLine& progress, const std::atomic<bool>& cancel) {
     MILLRACE_TRY(save(false));
-    std::vector<std::thread> threads;
     constexpr unsigned packers = 4;
-    for (unsigned i = 0; i < packers; ++i) threads.emplace_back([this] { work(); });
-    const Status watched = watch(progress, cancel);
-    stop_.store(true);
-    for (std::thread& thread : threads) thread.join();
+    Status watched;
+    const Status worked =
+        run_workers({.name = "mr-pack", .doing = "packing", .wanted = packers + 1, .least = 2},
+                    stop_, [&](unsigned worker) {
+                      if (worker > 0) return work();
+                      watched = watch(progress, cancel);
+                      stop_.store(true);
+                    });
     // What is there is kept, whatever happened.
-    const Status saved = save(watched && ready_ == order_.size());
+    const Status saved = save(worked && watched && ready_ == order_.size());
+    MILLRACE_TRY(worked);
     MILLRACE_TRY(watched);
     MILLRACE_TRY(saved);
     return file_.finish();
@@ -137,6 +141,7 @@ class Packing {
     while (ready_ < order_.size()) {
       changed_.wait_for(lock, look_every);
       if (!error_.what.empty()) return error_;
+      if (stop_.load()) return {};  // one of the others threw, which run() tells
       if (cancel.load()) return Error{ErrorCode::cancelled, "interrupted"};
       progress.show("packing", static_cast<double>(ready_) / static_cast<double>(order_.size()),
                     fmt::format("{} of {} experts, {} in all", ready_, order_.size(),
@@ -173,7 +178,7 @@ class Packing {
     const std::uint64_t begin = packed.slices[0].offset_bytes;
     const std::uint64_t end =
         packed.slices[2].offset_bytes + round_up(packed.slices[2].bytes, PackIndex::alignment);
-    std::byte* const buffer = made.room(end - begin);
+    MILLRACE_ASSIGN(std::byte* const buffer, made.room(end - begin));
     for (std::size_t i = 0; i < slices.size(); ++i) {
       const std::uint64_t bytes = slices[i]->bytes();
       MILLRACE_ASSIGN(const std::byte* data, read_stretch(sources_[slices[i]->file],
@@ -199,7 +204,7 @@ class Packing {
       bytes = index_.encode(complete);
     }
     MILLRACE_TRY(file_.sync());
-    std::byte* const buffer = table_.room(bytes.size());
+    MILLRACE_ASSIGN(std::byte* const buffer, table_.room(bytes.size()));
     std::memcpy(buffer, bytes.data(), bytes.size());
     MILLRACE_TRY(file_.write(0, buffer, bytes.size()));
     return file_.sync();

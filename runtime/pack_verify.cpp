@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "io/file.h"
 #include "runtime/base/hash.h"
 #include "runtime/direct_read.h"
+#include "runtime/graph/workers.h"
 #include "runtime/pack.h"
 
 namespace millrace {
@@ -34,11 +34,11 @@ class Check {
 
   Result<PackCheck> run() {
     const auto begin = std::chrono::steady_clock::now();
-    std::vector<std::thread> threads;
-    for (unsigned i = 1; i < readers; ++i) threads.emplace_back([this] { work(false); });
-    work(true);
-    for (std::thread& thread : threads) thread.join();
+    const Status worked =
+        run_workers({.name = "mr-verify", .doing = "verifying", .wanted = readers}, stop_,
+                    [this](unsigned worker) { work(worker == 0); });
     progress_.clear();
+    MILLRACE_TRY(worked);
     if (!error_.what.empty()) return std::move(error_);
     if (cancel_.load()) return Error{ErrorCode::cancelled, "interrupted"};
     made_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -81,7 +81,8 @@ class Check {
   void fail(ExpertKey key, const Error& error) {
     const std::lock_guard lock(mutex_);
     if (error_.what.empty())
-      error_.what = fmt::format("layer {}, expert {}: {}", key.layer, key.expert, error.what);
+      error_ = Error{error.code,
+                     fmt::format("layer {}, expert {}: {}", key.layer, key.expert, error.what)};
     stop_.store(true);
   }
 

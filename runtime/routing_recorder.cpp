@@ -1,11 +1,21 @@
 #include "runtime/routing_recorder.h"
 
+#include <fmt/format.h>
+
 #include "runtime/base/log.h"
 
 namespace millrace {
 
+Status RoutingRecorder::check(const Engine& engine, const std::string& path) {
+  if (path.empty() || engine.spec().hparams.experts > 0) return {};
+  return Error{ErrorCode::usage,
+               fmt::format("--trace {}: {}: the model has no routed experts to record",
+                           printable(path, 4096), printable(engine.config().model_path, 4096))};
+}
+
 Result<std::unique_ptr<RoutingRecorder>> RoutingRecorder::start(Engine& engine,
                                                                 const std::string& path) {
+  MILLRACE_TRY(check(engine, path));
   std::unique_ptr<RoutingRecorder> made(new RoutingRecorder(engine));
   const ModelSpec& spec = engine.spec();
   if (!engine.routing_key().empty())

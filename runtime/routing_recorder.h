@@ -18,7 +18,9 @@ namespace millrace {
 
 class RoutingRecorder {
  public:
-  // Creates or overwrites the file; an empty path: none. Errors name --trace.
+  // `usage` error for a path where no layer has a router.
+  static Status check(const Engine& engine, const std::string& path);
+  // After check(). Creates or overwrites the file; an empty path: none. Errors name --trace.
   static Result<std::unique_ptr<RoutingRecorder>> start(Engine& engine, const std::string& path);
   ~RoutingRecorder();  // as finish(), without a word about failures
   RoutingRecorder(const RoutingRecorder&) = delete;

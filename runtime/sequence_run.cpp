@@ -7,6 +7,8 @@
 #include <cstring>
 #include <limits>
 
+#include "io/write_file.h"
+
 namespace millrace {
 
 Result<StateRecorder> StateRecorder::create(const std::string& path) {
@@ -32,8 +34,11 @@ Status StateRecorder::finish() {
   return {};
 }
 
-Error StateRecorder::failure() const {
-  return {ErrorCode::io, fmt::format("--dump-state {}: {}", path_, std::strerror(errno))};
+Error StateRecorder::failure() {
+  Error made{ErrorCode::io, fmt::format("--dump-state {}: {}", path_, std::strerror(errno))};
+  file_.reset();
+  remove_unfinished(path_);
+  return made;
 }
 
 Result<std::unique_ptr<SequenceRun>> SequenceRun::create(Engine& engine,

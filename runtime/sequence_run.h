@@ -33,7 +33,7 @@ class StateRecorder {
   struct Close {
     void operator()(std::FILE* file) const noexcept { std::fclose(file); }
   };
-  Error failure() const;
+  Error failure();  // of a write; the file is removed
   std::string path_;
   std::unique_ptr<std::FILE, Close> file_;
   StreamHash hash_;

@@ -7,13 +7,14 @@
 #include <cmath>
 #include <map>
 #include <mutex>
-#include <thread>
+#include <optional>
 #include <utility>
 
 #include "io/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/units.h"
 #include "runtime/direct_read.h"
+#include "runtime/graph/workers.h"
 
 namespace millrace {
 
@@ -93,11 +94,12 @@ class WeightChecker {
 
   Result<WeightCheck> run() {
     const auto begin = std::chrono::steady_clock::now();
-    std::vector<std::thread> threads;
-    for (unsigned i = 1; i < workers; ++i) threads.emplace_back([this] { work(false); });
-    work(true);
-    for (std::thread& thread : threads) thread.join();
+    const Status worked =
+        run_workers({.name = "mr-verify", .doing = "verifying", .wanted = workers}, stop_,
+                    [this](unsigned worker) { work(worker == 0); });
     progress_.clear();
+    MILLRACE_TRY(worked);
+    if (no_memory_) return *std::move(no_memory_);
     if (cancel_.load()) return Error{ErrorCode::cancelled, "interrupted"};
     const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
     made_.seconds = time.count();
@@ -130,11 +132,12 @@ class WeightChecker {
 
   void work(bool shows) {
     ReadBuffer buffer;
-    while (!cancel_.load()) {
+    while (!stop_.load() && !cancel_.load()) {
       const std::size_t number = next_.fetch_add(1);
       if (number >= pieces_.size()) return;
       const Stretch& piece = pieces_[number];
       const auto data = read_stretch(files_[piece.file], piece.offset, piece.bytes, buffer);
+      if (!data && data.error().code == ErrorCode::memory) return give_up(data.error());
       Found found;
       bool looked = true;
       if (data) looked = look(piece, *data, before_[number], found);
@@ -145,6 +148,12 @@ class WeightChecker {
                            static_cast<double>(std::max<std::uint64_t>(1, all_bytes_)),
                        format_bytes(all_bytes_));
     }
+  }
+
+  void give_up(const Error& error) {
+    const std::lock_guard lock(mutex_);
+    no_memory_ = error;
+    stop_.store(true);
   }
 
   void note(const Stretch& piece, const std::string& failure, bool looked, const Found& found) {
@@ -215,7 +224,9 @@ class WeightChecker {
   std::uint64_t all_bytes_ = 0;
   std::atomic<std::size_t> next_{0};
   std::atomic<std::uint64_t> made_bytes_{0};
+  std::atomic<bool> stop_{false};
   std::mutex mutex_;
+  std::optional<Error> no_memory_;
   WeightCheck made_;
   std::map<std::size_t, Found> found_;  // by tensor
 };

@@ -1,4 +1,5 @@
 #include "tools/command.h"
+#include "runtime/routing_recorder.h"
 
 #include <fmt/format.h>
 
@@ -275,6 +276,8 @@ Result<std::unique_ptr<RunningEngine>> start_engine(const EngineFlags& flags,
   // Before the time that loading takes, where that is long or a preset was asked for.
   const auto check_and_show = [&](const Engine& engine, const Checkpoint& checkpoint) -> Status {
     if (check != nullptr) MILLRACE_TRY((*check)(engine, checkpoint));
+    for (const NamedPath& output : outputs)
+      if (output.flag == "--trace") MILLRACE_TRY(RoutingRecorder::check(engine, output.path));
     if (!flags.quiet && (engine.prediction() || flags.preset != "auto"))
       std::fputs(plan_table(engine).c_str(), stderr);
     return {};

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "io/file.h"
+#include "runtime/base/check.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/counted.h"
 #include "runtime/base/log.h"
@@ -89,6 +90,7 @@ class Sweep {
  private:
   Status look_up_drive();
   Status turn(std::size_t index);
+  Status check_room(const Engine& engine, std::size_t prompt_tokens) const;
   Result<SweepRun> run_once(const SweepSetting& setting);
   void show(std::size_t index);
   void note_model(const Engine& engine);
@@ -189,6 +191,18 @@ void Sweep::note_model(const Engine& engine) {
   result_.trunk_bytes = engine.spec().trunk_bytes();
 }
 
+// Rows of different lengths could not be compared, nor one with what was asked.
+Status Sweep::check_room(const Engine& engine, std::size_t prompt_tokens) const {
+  const std::uint64_t before = prompt_tokens + std::uint64_t{options_.warmup_tokens};
+  const std::uint64_t context = engine.plan().context;
+  if (before + options_.tokens <= context) return {};
+  return Error{ErrorCode::usage,
+               fmt::format("-n {}: the context of {} positions has room for {} behind the prompt "
+                           "and {} of warm-up (raise -c)",
+                           options_.tokens, context, context - std::min(context, before),
+                           counted(options_.warmup_tokens, "token"))};
+}
+
 Result<SweepRun> Sweep::run_once(const SweepSetting& setting) {
   ProgressLine quiet(false);
   GenerateOptions options;
@@ -196,7 +210,8 @@ Result<SweepRun> Sweep::run_once(const SweepSetting& setting) {
     MILLRACE_TRY(engine.require_tokenizer());
     MILLRACE_ASSIGN(options.prompt, encode_prompt(engine, options_.prompt));
     drop_page_cache(engine.spec());
-    return check_prompt(engine, options.prompt);
+    MILLRACE_TRY(check_prompt(engine, options.prompt));
+    return check_room(engine, options.prompt.size());
   };
   const ModelCheck check(prepare);
   const std::uint64_t device_before = kernel_read_bytes();
@@ -208,11 +223,7 @@ Result<SweepRun> Sweep::run_once(const SweepSetting& setting) {
   options.ignore_eos = true;
   MILLRACE_ASSIGN(const GenerateResult made, generate(*engine, options, [](std::string_view) {}));
   if (made.error) return *made.error;
-  if (made.decode.tokens == 0)
-    return Error{ErrorCode::usage,
-                 fmt::format("-n {}: the context of {} positions has no room for "
-                             "them behind the prompt and {} tokens of warm-up",
-                             options_.tokens, engine->plan().context, options_.warmup_tokens)};
+  MILLRACE_CHECK(made.decode.tokens == options_.tokens);
   const std::uint64_t device_after = kernel_read_bytes();
   const EngineCounters& decode = made.decode.counters;
   const auto tokens = static_cast<double>(made.decode.tokens);

@@ -54,23 +54,26 @@ TEST_CASE("bench: what cannot be compared is refused by its flag") {
     const char* text;
   };
   const TempFolder folder;
-  const std::vector<Refused> cases = {{{"--repeat", "0"}, 1, "--repeat 0"},
-                                      {{"--repeat", "4294967295"}, 1, "--repeat 4294967295"},
-                                      {{"-n", "0"}, 1, "-n 0"},
-                                      {{"-t", "0"}, 1, "--threads 0"},
-                                      {{"-t", "1,x"}, 1, "--threads x"},
-                                      {{"-t", ""}, 1, "empty"},
-                                      {{"--depth", "0"}, 1, "--depth 0"},
-                                      {{"--depth", "9999"}, 1, "--depth 9999"},
-                                      {{"--cache", "some"}, 1, "some"},
-                                      {{"--cache", "4K"}, 4, "--cache"},
-                                      {{"--policy", "lru,best"}, 1, "best"},
-                                      {{"--prefetch", "oracle"}, 1, "oracle"},
-                                      {{"--io", "uring,tape"}, 1, "tape"},
-                                      {{"--direct", "maybe"}, 1, "maybe"},
-                                      {{"-p", ""}, 1, "empty"},
-                                      {{"--svg", folder.path("no/such/folder.svg")}, 2, "--svg"},
-                                      {{folder.path("absent.gguf")}, 2, "absent.gguf"}};
+  const std::vector<Refused> cases = {
+      {{"--repeat", "0"}, 1, "--repeat 0"},
+      {{"--repeat", "4294967295"}, 1, "--repeat 4294967295"},
+      {{"-n", "0"}, 1, "-n 0"},
+      {{"-n", "5000", "-c", "512"}, 1, "-n 5000: the context of 512"},
+      {{"-n", "512", "-c", "512"}, 1, "room for 4"},
+      {{"-t", "0"}, 1, "--threads 0"},
+      {{"-t", "1,x"}, 1, "--threads x"},
+      {{"-t", ""}, 1, "empty"},
+      {{"--depth", "0"}, 1, "--depth 0"},
+      {{"--depth", "9999"}, 1, "--depth 9999"},
+      {{"--cache", "some"}, 1, "some"},
+      {{"--cache", "4K"}, 4, "--cache"},
+      {{"--policy", "lru,best"}, 1, "best"},
+      {{"--prefetch", "oracle"}, 1, "oracle"},
+      {{"--io", "uring,tape"}, 1, "tape"},
+      {{"--direct", "maybe"}, 1, "maybe"},
+      {{"-p", ""}, 1, "empty"},
+      {{"--svg", folder.path("no/such/folder.svg")}, 2, "--svg"},
+      {{folder.path("absent.gguf")}, 2, "absent.gguf"}};
   for (const Refused& refused : cases) {
     CAPTURE(refused.flags);
     const Outcome outcome = run_program(Words{"bench"} + refused.flags);

@@ -1,5 +1,6 @@
 // An output that is a file of the model, an input or another output destroys nothing: it is
 // refused.
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -210,4 +211,45 @@ TEST_CASE("A large output that is a link is written where the link leads, and th
     CHECK_FALSE(std::filesystem::exists(real + ".part"));
     folder.write("far/pool", "old");
   }
+}
+
+TEST_CASE("What cannot be written to its end is removed, whichever output it is") {
+  const TempFolder folder;
+  const std::string ids = folder.write("ids", "[1, 2, 3]");
+  const std::string path = folder.path("out");
+  const rlim_t bytes = GENERATE(0u, 300u);
+  const bool before = GENERATE(false, true);  // whether there was a file of that name
+  const Words commands[] = {
+      {"trace", tiny, "-p", "Hello", "-n", "8", "-o", path},
+      {"logits", tiny, "--tokens", ids, "-o", path},
+      {"logits", tiny, "--tokens", ids, "-o", "/dev/null", "--trace", path},
+      {"logits", tiny, "--tokens", ids, "-o", "/dev/null", "--greedy", "600", "--greedy-out", path},
+      run_of(tiny, {"-n", "8", "--trace", path}),
+      run_of(tiny, {"-n", "8", "--dump-state", path})};
+  for (const Words& words : commands) {
+    std::filesystem::remove(path);
+    if (before) folder.write("out", "old");
+    const Outcome outcome = run_program(words, {.before_exec = [bytes] {
+                                          const rlimit limit = {bytes, bytes};
+                                          return setrlimit(RLIMIT_FSIZE, &limit) == 0;
+                                        }});
+    CAPTURE(words, bytes, outcome.err);
+    CHECK(outcome.code == 2);
+    CHECK(contains(outcome.err, path));
+    const bool whole = contains(words[words.size() - 2], "--greedy-out");  // the old or the new one
+    CHECK(std::filesystem::exists(path) == (before && whole));
+  }
+}
+
+TEST_CASE("Routing of a dense model is refused before any file is begun") {
+  const TempFolder folder;
+  const std::string trace = folder.path("trace"), other = folder.path("other");
+  const std::string dense = small_model("llama-f32");
+  const std::string ids = folder.write("ids", "[1, 2, 3]");
+  check_refused(run_of(dense, {"--trace", trace, "--dump-state", other}), 1,
+                {"--trace " + trace, "no routed experts"});
+  check_refused({"logits", dense, "--tokens", ids, "-o", other, "--trace", trace}, 1,
+                {"--trace " + trace, "no routed experts"});
+  CHECK_FALSE(std::filesystem::exists(trace));
+  CHECK_FALSE(std::filesystem::exists(other));
 }

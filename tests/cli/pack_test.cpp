@@ -130,6 +130,40 @@ TEST_CASE("pack: a table that is damaged, a file cut short, and what is no pack 
   CHECK(run_program({"pack", embedded_model(), embedded_model()}).code == 1);
 }
 
+TEST_CASE(
+    "pack: the trace of another model is no order, and a dense model is refused in one line") {
+  const TempFolder folder;
+  const std::string out = folder.path("pool");
+  const std::string trace = folder.path("trace.csv");
+  run_json({small_model("mixtral-mxfp4"), "-p", "a b", "-n", "4", "--trace", trace});
+  const std::string own = read_file(trace);
+  CHECK(run_program({"pack", "-q", small_model("mixtral-mxfp4"), out, "--order", trace}).code == 0);
+  std::filesystem::remove(out);
+  const auto refused = [&](const std::string& header) {
+    const std::string other = folder.write("other.csv", header + own.substr(own.find('\n')));
+    const Outcome outcome =
+        run_program({"pack", small_model("mixtral-mxfp4"), out, "--order", other});
+    CAPTURE(header, outcome.err);
+    CHECK(outcome.code == 1);
+    CHECK(contains(outcome.err, "another model"));
+    CHECK_FALSE(std::filesystem::exists(out + ".part"));
+  };
+  const auto changed = [&](const std::string& name) {
+    std::string header = own.substr(0, own.find('\n'));
+    const std::size_t at = header.find(name);
+    REQUIRE(at != std::string::npos);
+    return header.insert(at + name.size(), "1");
+  };
+  refused(changed("n_layer="));
+  refused(changed("n_expert="));
+  refused(changed("arch="));
+
+  const Outcome dense = run_program({"pack", small_model("llama-f32"), out});
+  CHECK(dense.code == 1);
+  CHECK(dense.err == "millrace: error: " + small_model("llama-f32") +
+                         ": a dense model has no experts to pack\n");
+}
+
 TEST_CASE("pack: what a full disk or a kill leaves is no pack, and is continued") {
   const TempFolder folder;
   const std::string out = folder.path("pool");

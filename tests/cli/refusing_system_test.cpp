@@ -219,3 +219,58 @@ TEST_CASE("A memory limit below what a measurement takes is refused, not met") {
     CHECK(contains(outcome.err, "cgroup limit of 24.0 MiB"));
   }
 }
+
+const Words fixture_shape = {"--shape", "olmoe-1b-7b", "--type", "q8_0",         "--layers",
+                             "1",       "--experts",   "8",      "--vocabulary", "4096"};
+
+TEST_CASE(
+    "Where no threads start, verify and fixture do with one and say so, pack refuses with 4") {
+  const TempFolder folder;
+  const std::string pool = folder.path("pool");
+  REQUIRE(run_program({"pack", "-q", small_model(), pool}).code == 0);
+  const auto refuse_threads = [] {
+    return refuse(SYS_clone3, 0, EAGAIN) && refuse(SYS_clone, 0, EAGAIN);
+  };
+  const Words commands[] = {Words{"verify", small_model()},
+                            {"verify", pool},
+                            Words{"fixture", "-q", folder.path("f.gguf")} + fixture_shape,
+                            {"pack", small_model(), folder.path("again")}};
+  for (const Words& words : commands) {
+    const Outcome outcome = run_program(words, {.before_exec = refuse_threads});
+    if (skipped(outcome)) return;
+    CAPTURE(words, outcome.err, outcome.signal);
+    CHECK(outcome.code == (words[0] == "pack" ? 4 : 0));
+    CHECK(contains(outcome.err, "starting thread mr-"));
+    CHECK(contains(outcome.err, "ulimit -u"));
+  }
+}
+
+TEST_CASE("Too little address space ends pack, verify and fixture with 4 and a sentence") {
+  const TempFolder folder;
+  const std::string pool = folder.path("pool");
+  REQUIRE(run_program({"pack", "-q", embedded_model(), pool}).code == 0);
+  const Words commands[] = {{"verify", embedded_model()},
+                            {"verify", pool},
+                            Words{"fixture", "-q", folder.path("f.gguf")} + fixture_shape,
+                            {"pack", embedded_model(), folder.path("again")}};
+  for (const Words& words : commands) {
+    int refused = 0;
+    for (rlim_t mib = 24; mib <= 96; mib += 6) {
+      std::filesystem::remove(folder.path("f.gguf"));
+      std::filesystem::remove(folder.path("again"));
+      const Outcome outcome = run_program(words, {.before_exec = [mib] {
+                                            const rlimit limit = {mib << 20, mib << 20};
+                                            return setrlimit(RLIMIT_AS, &limit) == 0;
+                                          }});
+      if (outcome.code == 127 || contains(outcome.err, "loading shared libraries")) continue;
+      CAPTURE(words, mib, outcome.err, outcome.signal);
+      CHECK((outcome.code == 0 || outcome.code == 4));
+      if (outcome.code != 4) continue;
+      ++refused;
+      CHECK(contains(outcome.err, "millrace: error: "));
+      CHECK((contains(outcome.err, "memory") || contains(outcome.err, "thread")));
+    }
+    CAPTURE(words);
+    CHECK(refused > 0);
+  }
+}

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 
+#include "io/write_file.h"
 #include "runtime/base/json.h"
 #include "runtime/evaluate.h"
 #include "tools/command.h"
@@ -20,32 +21,51 @@ struct LogitsFlags {
   LogitsRun run;
 };
 
-struct Close {
-  void operator()(std::FILE* file) const noexcept { std::fclose(file); }
+// Removed by the destructor if finish() never comes, or fails.
+class LogitsFile {
+ public:
+  static Result<LogitsFile> create(const std::string& path) {
+    LogitsFile made;
+    made.path_ = path;
+    made.file_.reset(std::fopen(path.c_str(), "wb"));
+    if (made.file_ == nullptr) return made.failure(errno);
+    return made;
+  }
+  LogitsFile(LogitsFile&&) = default;
+  ~LogitsFile() {
+    if (file_ == nullptr) return;
+    file_.reset();
+    remove_unfinished(path_);
+  }
+
+  // False with errno.
+  bool write(const float* row, std::size_t count) {
+    return std::fwrite(row, sizeof(float), count, file_.get()) == count;
+  }
+  Status finish() {
+    if (std::fflush(file_.get()) != 0) return failure(errno);
+    if (std::fclose(file_.release()) == 0) return {};
+    Error closing = failure(errno);
+    remove_unfinished(path_);
+    return closing;
+  }
+  Error failure(int code) const {
+    return {ErrorCode::io, fmt::format("{}: {}", path_, std::strerror(code))};
+  }
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const noexcept { std::fclose(file); }
+  };
+  LogitsFile() = default;
+  std::string path_;
+  std::unique_ptr<std::FILE, Close> file_;
 };
-using OutFile = std::unique_ptr<std::FILE, Close>;
-
-Result<OutFile> open_out(const std::string& path) {
-  OutFile file(std::fopen(path.c_str(), "wb"));
-  if (file == nullptr)
-    return Error{ErrorCode::io, fmt::format("{}: {}", path, std::strerror(errno))};
-  return file;
-}
-
-Status close_out(OutFile file, const std::string& path) {
-  if (std::fclose(file.release()) != 0)
-    return Error{ErrorCode::io, fmt::format("{}: {}", path, std::strerror(errno))};
-  return {};
-}
 
 Status write_ids(const std::vector<TokenId>& list, const std::string& path) {
   Json ids = Json::array();
   for (const TokenId id : list) ids.push(id);
-  const std::string text = Json::object().set("ids", std::move(ids)).dump() + "\n";
-  MILLRACE_ASSIGN(OutFile out, open_out(path));
-  if (std::fwrite(text.data(), 1, text.size(), out.get()) != text.size())
-    return Error{ErrorCode::io, fmt::format("{}: {}", path, std::strerror(errno))};
-  return close_out(std::move(out), path);
+  return write_file_atomically(path, Json::object().set("ids", std::move(ids)).dump() + "\n");
 }
 
 Status run(LogitsFlags& flags) {
@@ -63,22 +83,21 @@ Status run(LogitsFlags& flags) {
                                                     {"--greedy-out", flags.greedy_path},
                                                     {"--trace", flags.run.trace_path}},
                                                    {{"--tokens", flags.ids_path}}, &check));
-  MILLRACE_ASSIGN(OutFile out, open_out(flags.out_path));
+  MILLRACE_ASSIGN(LogitsFile out, LogitsFile::create(flags.out_path));
   const std::size_t vocabulary = running->engine->spec().hparams.vocabulary;
   std::vector<TokenId> greedy;
   int write_errno = 0;
   const Status done = run_logits(
       *running->engine, flags.run,
       [&](std::size_t, const float* row) {
-        if (std::fwrite(row, sizeof(float), vocabulary, out.get()) == vocabulary) return true;
+        if (out.write(row, vocabulary)) return true;
         write_errno = errno;
         return false;
       },
       greedy);
-  if (write_errno != 0)
-    return Error{ErrorCode::io, fmt::format("{}: {}", flags.out_path, std::strerror(write_errno))};
+  if (write_errno != 0) return out.failure(write_errno);
   MILLRACE_TRY(done);
-  MILLRACE_TRY(close_out(std::move(out), flags.out_path));
+  MILLRACE_TRY(out.finish());
   if (flags.greedy_path.empty()) return {};
   return write_ids(greedy, flags.greedy_path);
 }

@@ -9,6 +9,7 @@
 #include "runtime/base/units.h"
 #include "runtime/output_file.h"
 #include "runtime/pack.h"
+#include "runtime/replay_study.h"
 #include "tools/command.h"
 
 namespace millrace::tools {
@@ -35,9 +36,11 @@ Status run(const PackFlags& flags) {
   std::vector<ExpertKey> order = layer_order(spec.experts);
   if (flags.order != "layer") {
     MILLRACE_ASSIGN(const RoutingRecord record, read_routing(flags.order));
+    MILLRACE_ASSIGN(const ModelFigures model, read_model_figures(flags.model));
+    MILLRACE_TRY(check_trace_of_model(record, flags.order, model));
     MILLRACE_ASSIGN(order, traced_order(spec.experts, record));
   }
-  if (!flags.quiet)
+  if (!flags.quiet && !order.empty())  // a dense model is refused
     std::fprintf(stderr, "millrace: %s: %zu experts, %s\n", flags.out.c_str(), order.size(),
                  format_bytes(spec.experts.pool_bytes()).c_str());
   install_interrupt_handler();

@@ -22,9 +22,10 @@ namespace millrace {
 namespace {
 
 constexpr std::size_t profile_bytes_max = 256 * KiB;
-constexpr std::size_t entries_max = 1024;  // of grid and ways
-constexpr double rate_max = 1e13;          // bytes per second: above any drive
-constexpr double time_max = 1e9;           // of latencies and CPU times
+constexpr std::size_t entries_max = 1024;          // of grid and ways
+constexpr double rate_min = 1e6, rate_max = 2e11;  // bytes per second: below and above any drive
+constexpr double latency_us_max = 60e6;
+constexpr double cpu_ms_max = 1e9;  // for a GB
 
 Json rate_json(const ReadRate& rate) {
   return Json::object()
@@ -108,12 +109,12 @@ Result<ReadRate> parse_rate(const Json& json) {
   Fields fields(json);
   ReadRate rate;
   rate.piece_bytes = piece_field(fields);
-  rate.depth = static_cast<std::uint32_t>(fields.integer("depth", 1, 1024));
-  rate.bytes_per_second = fields.number("bytes_per_second", 1, rate_max);
-  rate.p50_us = fields.number("p50_us", 0, time_max);
-  rate.p99_us = fields.number("p99_us", 0, time_max);
-  rate.user_ms_per_gb = fields.number("user_ms_per_gb", 0, time_max);
-  rate.system_ms_per_gb = fields.number("system_ms_per_gb", 0, time_max);
+  rate.depth = static_cast<std::uint32_t>(fields.integer("depth", 1, limits::queue_depth_max));
+  rate.bytes_per_second = fields.number("bytes_per_second", rate_min, rate_max);
+  rate.p50_us = fields.number("p50_us", 0, latency_us_max);
+  rate.p99_us = fields.number("p99_us", rate.p50_us, latency_us_max);
+  rate.user_ms_per_gb = fields.number("user_ms_per_gb", 0, cpu_ms_max);
+  rate.system_ms_per_gb = fields.number("system_ms_per_gb", 0, cpu_ms_max);
   const Json* share = json.find("device_share");
   if (share != nullptr && !share->is_null())
     rate.device_share = fields.number("device_share", 0, rate_max);
@@ -208,9 +209,10 @@ Result<DriveProfile> parse_profile(const std::string& text) {
   profile.piece_bytes = piece_field(fields);
   profile.queue_depth =
       static_cast<std::uint32_t>(fields.integer("queue_depth", 1, limits::queue_depth_max));
-  profile.bytes_per_second = fields.number("bytes_per_second", 1, rate_max);
-  profile.slowest_bytes_per_second = fields.number("slowest_bytes_per_second", 1, rate_max);
-  profile.fastest_bytes_per_second = fields.number("fastest_bytes_per_second", 1, rate_max);
+  const double middle = fields.number("bytes_per_second", rate_min, rate_max);
+  profile.bytes_per_second = middle;
+  profile.slowest_bytes_per_second = fields.number("slowest_bytes_per_second", rate_min, middle);
+  profile.fastest_bytes_per_second = fields.number("fastest_bytes_per_second", middle, rate_max);
   profile.grid_way = fields.text("grid_way");
   const Json::Array grid = fields.list("grid");
   const Json::Array ways = fields.list("ways");
@@ -231,13 +233,16 @@ std::string profile_path(const std::string& folder, const std::string& drive_key
 }
 
 Status save_profile(const std::string& folder, const DriveProfile& profile) {
+  const std::string text = profile_json(profile).dump(1) + "\n";
+  // What load_profile() would refuse must not take the place of a good one.
+  const auto readable = parse_profile(text);
+  if (!readable) return bad("this profile is not sound: " + readable.error().what);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error)
     return Error{ErrorCode::io, fmt::format("{}: the folder cannot be made: {}",
                                             printable(folder, 4096), error.message())};
-  return replace_file(profile_path(folder, profile.drive_key),
-                      profile_json(profile).dump(1) + "\n");
+  return replace_file(profile_path(folder, profile.drive_key), text);
 }
 
 std::optional<DriveProfile> load_profile(const std::string& folder, const Drive& drive) {

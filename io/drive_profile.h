@@ -61,7 +61,7 @@ Result<DriveProfile> parse_profile(const std::string& text);
 
 // The file of a drive in the folder of profiles.
 std::string profile_path(const std::string& folder, const std::string& drive_key);
-// Makes the folder (0700) if needed; written whole or not at all. `io` error.
+// Makes the folder (0700); whole or not at all. `io`; `format`: parse_profile() would refuse it.
 Status save_profile(const std::string& folder, const DriveProfile& profile);
 // Nothing if the drive was never measured. A file that is damaged, of another version, of another
 // drive, of the page cache or of a day to come is ignored with a warning that names it. An empty

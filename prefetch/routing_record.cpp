@@ -80,10 +80,12 @@ class Parser {
   }
 
   Result<RoutingRecord> finish() {
-    const bool cut = !begun_.empty();
-    MILLRACE_TRY(take_begun());
+    if (!begun_.empty()) {
+      if (!begins_well()) MILLRACE_TRY(take_begun());
+      ++line_;
+      return wrong("the line does not end: the file was cut off there");
+    }
     if (line_ == 0) return Error{ErrorCode::usage, fmt::format("{} is empty", name_)};
-    if (cut) return wrong("the line does not end: the file was cut off there");
     if (record_.rows.empty()) return wrong("there are no rows");
     complete_header();
     return std::move(record_);
@@ -92,6 +94,12 @@ class Parser {
  private:
   Error wrong(const std::string& what) const {
     return {ErrorCode::usage, fmt::format("{}:{}: {}", name_, line_, what)};
+  }
+
+  // Whether the line that does not end may be that of a trace.
+  bool begins_well() const {
+    return columns_ != 0 || begun_.front() == '#' || own_columns.starts_with(begun_) ||
+           other_columns.starts_with(begun_) || begun_.starts_with(other_columns);
   }
 
   Status take_begun() {
@@ -185,14 +193,26 @@ class Parser {
     Fields experts(fields.next().value_or(""));
     Fields weights(fields.next().value_or(""));
     while (const auto expert = experts.next(' ')) {
-      ExpertIndex index = 0;
-      float weight = 0;
-      if (!to_number(*expert, index) || !to_number(weights.next(' ').value_or(""), weight))
-        return wrong("experts and weights must be equally many numbers with spaces between");
-      record_.experts.push_back(index);
-      record_.weights.push_back(weight);
+      if (expert->empty() && experts.over() && record_.experts.size() == made.first)
+        return wrong("there are no experts");
+      MILLRACE_TRY(expert_and_weight(*expert, weights.next(' ')));
     }
     if (!weights.over()) return wrong("more weights than experts");
+    return {};
+  }
+
+  Status expert_and_weight(std::string_view expert, std::optional<std::string_view> weight) {
+    ExpertIndex index = 0;
+    float number = 0;
+    if (!to_number(expert, index))
+      return wrong(fmt::format("expert {}: must be a number from 0 to {}", printable(expert),
+                               limits::experts_max - 1));
+    if (!weight || weight->empty()) return wrong("fewer weights than experts");
+    if (!to_number(*weight, number))
+      return wrong(fmt::format("weight {}: must be a decimal number that a float can hold",
+                               printable(*weight)));
+    record_.experts.push_back(index);
+    record_.weights.push_back(number);
     return {};
   }
 
@@ -240,13 +260,14 @@ class Parser {
     };
     const auto experts = record_.experts_of(row);
     const ExpertIndex highest = *std::max_element(experts.begin(), experts.end());
-    if (!within(row.layer, header.layers) || !within(highest, header.experts) ||
-        !within(row.count - 1, header.experts_used))
-      return wrong(fmt::format(
-          "step {} layer {} (expert {}, {} of them) is outside of what its first line says: "
-          "n_layer {}, n_expert {}, n_expert_used {} (0: not said)",
-          row.step, row.layer, highest, row.count, header.layers, header.experts,
-          header.experts_used));
+    if (header.experts_used != 0 && row.count != header.experts_used)
+      return wrong(fmt::format("experts of this row: {}, by the first line: n_expert_used={}",
+                               row.count, header.experts_used));
+    if (!within(row.layer, header.layers) || !within(highest, header.experts))
+      return wrong(
+          fmt::format("step {} layer {} (expert {}) is outside of what its first line says: "
+                      "n_layer {}, n_expert {} (0: not said)",
+                      row.step, row.layer, highest, header.layers, header.experts));
     const bool own_recording = header.batch_tokens != 0;  // has all tokens in the last layer too
     const std::string out_of_order =
         walks_.take(row, own_recording || row.layer + 1 < header.layers);
@@ -283,6 +304,13 @@ class Parser {
   RoutingRecord record_;
 };
 
+// What zlib says is wrong; it names the file in front, as callers do.
+std::string gzip_cause(gzFile file, const std::string& path, int& code) {
+  std::string cause = gzerror(file, &code);
+  if (cause.starts_with(path + ": ")) cause.erase(0, path.size() + 2);
+  return cause;
+}
+
 struct CloseGzip {
   void operator()(gzFile file) const noexcept { gzclose_r(file); }
 };
@@ -309,7 +337,7 @@ Result<RoutingRecord> read_routing(const std::string& path, const std::atomic<bo
     if (cancel != nullptr && cancel->load()) return Error{ErrorCode::cancelled, "interrupted"};
     if (count < 0) {
       int code = 0;
-      const std::string cause = gzerror(file.get(), &code);
+      const std::string cause = gzip_cause(file.get(), path, code);
       return Error{ErrorCode::io,
                    fmt::format("{}: {}", path, code == Z_ERRNO ? errno_text(errno) : cause)};
     }
@@ -318,7 +346,7 @@ Result<RoutingRecord> read_routing(const std::string& path, const std::atomic<bo
       return Error{ErrorCode::usage, fmt::format("{}: more than 1 GiB of text", path)};
     if (count == 0) {
       int code = Z_OK;
-      const std::string cause = gzerror(file.get(), &code);
+      const std::string cause = gzip_cause(file.get(), path, code);
       if (code == Z_BUF_ERROR) return Error{ErrorCode::io, fmt::format("{}: {}", path, cause)};
       return parser.finish();
     }

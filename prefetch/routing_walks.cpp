@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace millrace {
@@ -79,6 +80,21 @@ std::string RoutingWalks::next_step(const RoutingRow& row, bool whole) {
                        row.layer, row.step, layers_.front());
   ++at_;
   return {};
+}
+
+std::string incomplete_end(const RoutingRecord& record) {
+  if (record.rows.empty()) return {};
+  const RoutingRow& last = record.rows.back();
+  LayerIndex first_layer = last.layer, last_layer = last.layer;
+  for (const RoutingRow& row : record.rows) {
+    first_layer = std::min(first_layer, row.layer);
+    last_layer = std::max(last_layer, row.layer);
+  }
+  if (record.sized) last_layer = std::max(last_layer, record.header.layers - 1);
+  if (last.layer == last_layer) return {};
+  return fmt::format("the last {} is incomplete: layers {} to {} of {}",
+                     last.phase == RoutingPhase::prompt ? "part of the prompt" : "token",
+                     first_layer, last.layer, last_layer + 1);
 }
 
 }  // namespace millrace

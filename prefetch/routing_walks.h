@@ -37,4 +37,8 @@ class RoutingWalks {
   bool whole_ = false;  // of the row before
 };
 
+// What the last token or prompt part lacks, where a run was interrupted or a file cut at the end
+// of a line: "the last token is incomplete: layers 0 to 2 of 6"; empty: nothing.
+std::string incomplete_end(const RoutingRecord& record);
+
 }  // namespace millrace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "runtime/base/counted.h"
 #include "runtime/base/limits.h"
 #include "runtime/base/units.h"
 
@@ -105,10 +106,11 @@ Result<SlotPlan> plan_slots(const SlotLayout& layout, std::uint64_t budget_bytes
   if (least_bytes(plan.groups, top_k) > budget_bytes)
     return Error{
         ErrorCode::memory,
-        fmt::format("expert cache of {}: a token needs {} experts of {} at a time; the smallest "
-                    "that works is --cache {} ({})",
-                    format_bytes(budget_bytes), least, format_bytes(largest_slot),
-                    plan.smallest_bytes, format_bytes(plan.smallest_bytes))};
+        fmt::format("expert cache of {}: a token needs {} of {} at a time; the smallest that "
+                    "works is --cache {} ({})",
+                    format_bytes(budget_bytes), counted(least, "expert"),
+                    format_bytes(largest_slot), plan.smallest_bytes,
+                    format_bytes(plan.smallest_bytes))};
   divide(plan.groups, budget_bytes, top_k);
   for (SlotGroup& group : plan.groups) {
     group.segment_bytes =

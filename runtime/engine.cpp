@@ -171,8 +171,8 @@ Status Engine::predict_speed(const PlanInput& input) {
   prediction_ = std::move(run.prediction);
   if (pace) prediction_->pace = *pace;
   log_info(fmt::format(
-      "predicted: {:.2f} to {:.2f} tokens/s ({:.0f} to {:.0f} % hits, by {}; the "
-      "{} binds)",
+      "predicted: {:.2f} to {:.2f} tokens/s ({:.0f} to {:.0f} % hits, by {}; binding: "
+      "{})",
       prediction_->low, prediction_->high, 100 * prediction_->hits.low,
       100 * prediction_->hits.high, prediction_->hits_from, binds_name(prediction_->binds)));
   return {};

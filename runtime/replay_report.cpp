@@ -156,13 +156,16 @@ TraceSummary summarise(const RoutingRecord& record) {
 }
 
 std::string summary_table(const RoutingRecord& record, const TraceSummary& summary) {
+  std::string reuse;
+  if (summary.decode_tokens > 0)
+    reuse = fmt::format("reuse: {:.1f} % of a decoded token's experts were the last token's too\n",
+                        100 * summary.reuse);
   return fmt::format(
-      "{}\n{}, {} decoded; {}\n"
-      "reuse: {:.1f} % of a decoded token's experts were the last token's too\n"
+      "{}\n{}, {} decoded; {}\n{}"
       "skew: a tenth of the experts got {:.1f} % of the choices; {} of {} were chosen at all\n",
       model_line(record.header), counted(summary.prompt_tokens, "token", "of prompt"),
-      summary.decode_tokens, counted(summary.choices, "choice"), 100 * summary.reuse,
-      100 * summary.top_tenth, summary.experts_seen, summary.experts_all);
+      summary.decode_tokens, counted(summary.choices, "choice"), reuse, 100 * summary.top_tenth,
+      summary.experts_seen, summary.experts_all);
 }
 
 Json summary_json(const RoutingRecord& record, const TraceSummary& summary) {

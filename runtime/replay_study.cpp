@@ -11,6 +11,7 @@
 #include "model/model_spec.h"
 #include "prefetch/policies/clairvoyant.h"
 #include "prefetch/replay.h"
+#include "prefetch/routing_walks.h"
 #include "runtime/base/counted.h"
 #include "runtime/base/limits.h"
 #include "runtime/base/log.h"
@@ -359,6 +360,8 @@ Status check_trace_of_model(const RoutingRecord& record, const std::string& trac
 Result<ReplayStudy> study_replay(const ReplayOptions& options) {
   MILLRACE_TRY(check_options(options));
   MILLRACE_ASSIGN(const RoutingRecord record, read_routing(options.trace_path, options.cancel));
+  if (const std::string lacking = incomplete_end(record); !lacking.empty())
+    log_warning(options.trace_path + ": " + lacking);
   ReplayStudy made;
   made.trace = record.header;
   made.priced = options.drive_bytes_per_second > 0;

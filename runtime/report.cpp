@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "runtime/base/counted.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/log.h"
 #include "runtime/base/units.h"
+#include "runtime/floor/floor.h"
 #include "runtime/floor/floor_figures.h"
 #include "runtime/machine.h"
 
@@ -287,13 +290,16 @@ std::string guard_row(const GuardFigures& figures) {
   return text;
 }
 
-std::string prefetch_row(const Engine& engine, const Figures& figures) {
+std::string prefetch_row(const Engine& engine, const Figures& figures, std::uint64_t decoded) {
   const std::uint64_t issued = figures.all.experts.guessed_bytes;
   const std::uint64_t used = std::min(issued, figures.all.experts.guesses_used_bytes);
   const GuessScore total = engine.prefetcher()->total();
   if (engine.plan().sequences > 1 && issued == 0)
     return fmt::format("{}: nothing was read ahead: guesses are for steps of one sequence",
                        engine.prefetcher()->name());
+  if (decoded == 0)
+    return fmt::format("{}: {} read ahead: guesses are for decoding", engine.prefetcher()->name(),
+                       issued == 0 ? "nothing was" : format_bytes(issued));
   return fmt::format(
       "{}: {} read ahead, {} of it used; {:.1f} % of the choices guessed, {:.1f} % of "
       "the guesses right, {}",
@@ -301,11 +307,13 @@ std::string prefetch_row(const Engine& engine, const Figures& figures) {
       100 * total.precision(), counted(engine.prefetcher()->pauses(), "pause"));
 }
 
-std::string reading_row(const Engine& engine, const Figures& figures) {
-  std::string text = fmt::format("{} in all, {} per decoded token, {}/s while reading",
-                                 format_bytes(figures.bytes_read),
-                                 format_bytes(static_cast<std::uint64_t>(figures.bytes_per_token)),
-                                 format_bytes(static_cast<std::uint64_t>(figures.read_rate)));
+std::string reading_row(const Engine& engine, const Figures& figures, std::uint64_t decoded) {
+  std::string text = format_bytes(figures.bytes_read) + " in all";
+  if (decoded > 0)
+    text += fmt::format(", {} per decoded token",
+                        format_bytes(static_cast<std::uint64_t>(figures.bytes_per_token)));
+  text += fmt::format(", {}/s while reading",
+                      format_bytes(static_cast<std::uint64_t>(figures.read_rate)));
   text += fmt::format(" ({}{}, {}, {} pieces, depth {})", engine.reader().reader_name(),
                       engine.reader().registered_buffers() > 0 ? " with registered buffers" : "",
                       engine.direct() ? "direct" : "buffered",
@@ -333,7 +341,47 @@ std::string drive_rows(const Engine& engine) {
   return text;
 }
 
-std::string floor_row(const FloorFigures& floor) {
+// Why a model is not held against its drive; empty: it is.
+std::string too_small(const Engine& engine) {
+  if (engine.plan().measuring_bytes > 0) return {};
+  const std::uint64_t pool = engine.spec().experts.pool_bytes();
+  if (pool == 0) return "the model has no experts";
+  return format_bytes(pool) + " of experts are too few to hold them against the drive";
+}
+
+// Why the run has no figure of its own.
+std::string not_measured(const Engine& engine) {
+  if (const std::string small = too_small(engine); !small.empty()) return small;
+  if (engine.plan().slots.complete) return "all experts fit into the cache";
+  return "this run was too short to measure it";
+}
+
+// What `millrace floor` is to be given for the profile of a drive: a folder where the file is too
+// small.
+std::string path_to_measure(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path file(path);
+  if (std::filesystem::is_directory(file, error)) return path;
+  if (std::filesystem::file_size(file, error) >= floor_kept_bytes_min && !error) return path;
+  const std::string folder = file.parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+std::string unknown_floor(const Engine& engine) {
+  std::string text = "not known: " + not_measured(engine);
+  if (engine.plan().slots.complete) return text;
+  if (!engine.direct()) return text + ", and reads through the page cache have no profile";
+  const auto& drives = engine.drives();
+  const auto found = std::find_if(drives.begin(), drives.end(), [](const RunDrive& drive) {
+    return !drive.profile || !drive.profile->direct;
+  });
+  if (found == drives.end()) return text;
+  return text + fmt::format(", and drive {} has no profile: `millrace floor {}` makes one",
+                            found->drive.name, printable(path_to_measure(found->path), 4096));
+}
+
+std::string floor_row(const Engine& engine, const FloorFigures& floor) {
+  if (floor.rate <= 0) return unknown_floor(engine);
   const std::string rate = format_bytes(static_cast<std::uint64_t>(floor.rate)) + "/s";
   std::string text =
       std::string_view(floor.source) == "reads"
@@ -341,7 +389,7 @@ std::string floor_row(const FloorFigures& floor) {
       : floor.measured.samples > 0
           ? fmt::format("{} measured in this run ({}, {:.2f} s)", rate,
                         counted(floor.measured.samples, "time"), seconds(floor.measured.ns))
-          : rate + " by the drive's profile (this run was too short to measure it)";
+          : rate + " by the drive's profile (" + not_measured(engine) + ")";
   if (floor.share >= 0)
     text += fmt::format(": the missing bytes alone take {:.1f} % of the time", 100 * floor.share);
   return text;
@@ -357,9 +405,11 @@ std::string memory_row(const Engine& engine) {
 
 // What the plan promised beside what came true.
 std::string expected_speed(const Prediction& expected) {
-  return fmt::format("{:.2f} tokens/s ({:.2f} to {:.2f}), {:.0f} % hits; the {} binds",
-                     expected.middle, expected.low, expected.high, 100 * expected.hits.middle,
-                     binds_name(expected.binds));
+  const std::string binds = expected.binds == Binds::compute
+                                ? "computing"
+                                : "the " + std::string(binds_name(expected.binds));
+  return fmt::format("{:.2f} tokens/s ({:.2f} to {:.2f}), {:.0f} % hits; {} binds", expected.middle,
+                     expected.low, expected.high, 100 * expected.hits.middle, binds);
 }
 
 std::string expectation_reason(const Prediction& expected) {
@@ -373,11 +423,41 @@ std::string expectation_reason(const Prediction& expected) {
   return reason;
 }
 
-std::string predicted_rows(const Prediction& expected, const GenerateResult& result) {
-  const double achieved = result.decode.tokens_per_second() / expected.middle;
-  return row("predicted",
-             expected_speed(expected) + fmt::format("; achieved: {:.2f} times that", achieved)) +
-         row("", expectation_reason(expected));
+// Why there is no prediction.
+std::string unpredicted(const Engine& engine) {
+  const std::string small = too_small(engine);
+  return "no speed: " +
+         (small.empty() ? "there was no memory to measure computing with (-v says more)" : small);
+}
+
+std::string predicted_rows(const Engine& engine, const GenerateResult& result) {
+  if (!engine.prediction()) return row("predicted", unpredicted(engine));
+  const Prediction& expected = *engine.prediction();
+  std::string speed = expected_speed(expected);
+  if (result.decode.tokens > 0)
+    speed += fmt::format("; achieved: {:.2f} times that",
+                         result.decode.tokens_per_second() / expected.middle);
+  return row("predicted", speed) + row("", expectation_reason(expected));
+}
+
+std::string decode_row(const Engine& engine, const PhaseReport& decode) {
+  const std::string done =
+      decode.tokens == 0
+          ? "nothing was decoded"
+          : fmt::format("{} in {:.3f} s: {:.1f} tokens/s", counted(decode.tokens, "token"),
+                        decode.seconds, decode.tokens_per_second());
+  return fmt::format("{} ({}, {})", done, engine.kernels().name,
+                     counted(engine.plan().threads, "thread"));
+}
+
+std::string time_row(const PhaseReport& decode) {
+  const ActivityTimes& times = decode.counters.times;
+  const double whole = std::max(1e-9, decode.seconds);
+  return fmt::format(
+      "computing {:.1f} % (of it {:.1f} % while reading), waiting for reads {:.1f} %, other "
+      "{:.1f} %",
+      100 * seconds(times.compute_ns) / whole, 100 * seconds(times.overlapped_ns) / whole,
+      100 * seconds(times.stalled_ns) / whole, 100 * seconds(times.other_ns) / whole);
 }
 
 // What is to be known about the model; what the system refused, and what was done instead.
@@ -404,7 +484,7 @@ std::string plan_table(const Engine& engine) {
   std::string text =
       row("plan", fmt::format("{} of {} that are there: {}", format_bytes(plan.total_bytes()),
                               format_bytes(plan.available_bytes), plan.describe()));
-  if (!engine.prediction()) return text;
+  if (!engine.prediction()) return text + row("to expect", unpredicted(engine));
   return text + row("to expect", expected_speed(*engine.prediction())) +
          row("", expectation_reason(*engine.prediction()));
 }
@@ -415,7 +495,6 @@ namespace {
 std::string report_body(const Engine& engine, const GenerateResult& result) {
   const Figures figures(engine, result);
   const ModelSpec& spec = engine.spec();
-  const ActivityTimes& times = result.decode.counters.times;
   std::string model = fmt::format("{} ({}), {}", printable(spec.hparams.name),
                                   spec.family->architecture, counted(spec.hparams.layers, "layer"));
   if (spec.hparams.experts > 0)
@@ -427,25 +506,18 @@ std::string report_body(const Engine& engine, const GenerateResult& result) {
   text += row("prompt",
               fmt::format("{} in {:.3f} s: {:.1f} tokens/s", counted(result.prompt.tokens, "token"),
                           result.prompt.seconds, result.prompt.tokens_per_second()));
-  text += row("decode", fmt::format("{} in {:.3f} s: {:.1f} tokens/s ({}, {})",
-                                    counted(result.decode.tokens, "token"), result.decode.seconds,
-                                    result.decode.tokens_per_second(), engine.kernels().name,
-                                    counted(engine.plan().threads, "thread")));
-  if (engine.prediction()) text += predicted_rows(*engine.prediction(), result);
-  const double whole = std::max(1e-9, result.decode.seconds);
-  text += row("time", fmt::format("computing {:.1f} % (of it {:.1f} % while reading), waiting for "
-                                  "reads {:.1f} %, other {:.1f} %",
-                                  100 * seconds(times.compute_ns) / whole,
-                                  100 * seconds(times.overlapped_ns) / whole,
-                                  100 * seconds(times.stalled_ns) / whole,
-                                  100 * seconds(times.other_ns) / whole));
+  text += row("decode", decode_row(engine, result.decode));
+  text += predicted_rows(engine, result);
+  if (result.decode.tokens > 0) text += row("time", time_row(result.decode));
   if (spec.hparams.experts > 0) text += row("cache", cache_row(engine, figures));
   if (engine.guard() != nullptr && engine.guard()->figures().shrinks > 0)
     text += row("guard", guard_row(engine.guard()->figures()));
-  if (engine.prefetcher() != nullptr) text += row("prefetch", prefetch_row(engine, figures));
-  text += row("reading", reading_row(engine, figures));
+  if (engine.prefetcher() != nullptr)
+    text += row("prefetch", prefetch_row(engine, figures, result.decode.tokens));
+  text += row("reading", reading_row(engine, figures, result.decode.tokens));
   text += drive_rows(engine);
-  if (figures.floor.rate > 0) text += row("floor", floor_row(figures.floor));
+  if (figures.floor.rate > 0 || spec.hparams.experts > 0)
+    text += row("floor", floor_row(engine, figures.floor));
   text += row("memory", memory_row(engine));
   return text + note_rows(engine);
 }
@@ -480,17 +552,22 @@ std::string report_table(const Engine& engine, const GenerateResult& result) {
 
 std::string report_table(const Engine& engine, const ManyResult& result) {
   std::string text = report_body(engine, result.summary());
+  const std::string steps =
+      result.decode_steps == 0
+          ? "nothing was decoded"
+          : fmt::format("{}, {} read in each", counted(result.decode_steps, "step", "of decode"),
+                        format_bytes(static_cast<std::uint64_t>(bytes_per_step(result))));
   text += row("parallel",
-              fmt::format("{}, {} at a time: {}, {} read in each",
-                          counted(result.sequences.size(), "sequence"), engine.plan().sequences,
-                          counted(result.decode_steps, "step", "of decode"),
-                          format_bytes(static_cast<std::uint64_t>(bytes_per_step(result)))));
+              fmt::format("{}, {} at a time: {}", counted(result.sequences.size(), "sequence"),
+                          engine.plan().sequences, steps));
   for (std::size_t i = 0; i < result.sequences.size(); ++i) {
     const GenerateResult& each = result.sequences[i];
+    const std::string speed =
+        each.decode.tokens == 0 ? std::string()
+                                : fmt::format(", {:.1f} tokens/s", each.decode.tokens_per_second());
     text += row(fmt::format("  {}", i + 1),
-                fmt::format("{} + {}, {:.1f} tokens/s, {}", each.prompt.tokens,
-                            counted(each.decode.tokens, "token"), each.decode.tokens_per_second(),
-                            finish_text(each)));
+                fmt::format("{} + {}{}, {}", each.prompt.tokens,
+                            counted(each.decode.tokens, "token"), speed, finish_text(each)));
   }
   return text;
 }

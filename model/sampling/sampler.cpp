@@ -35,8 +35,7 @@ float largest_logit(std::span<const Candidate> candidates) noexcept {
 }
 
 Error bad_option(const char* flag, float value, const char* expected) {
-  const std::string text = std::isinf(value) ? "infinite or too large" : fmt::format("{}", value);
-  return out_of_range(flag, text, expected);
+  return out_of_range(flag, fmt::format("{}", value), expected);
 }
 
 Status check(const SamplingOptions& options, std::size_t vocabulary) {

@@ -14,6 +14,7 @@ std::string counted(std::uint64_t count, std::string_view one, std::string_view 
 std::string age_text(std::int64_t seconds) {
   const auto age = static_cast<std::uint64_t>(std::max<std::int64_t>(0, seconds));
   constexpr std::uint64_t minute = 60, hour = 60 * minute, day = 24 * hour;
+  if (age < minute) return "just now";
   if (age < hour) return counted(age / minute, "minute", "ago");
   if (age < day) return counted(age / hour, "hour", "ago");
   return counted(age / day, "day", "ago");

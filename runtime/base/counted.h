@@ -12,7 +12,7 @@ namespace millrace {
 // `one`: the noun of one thing; several take an s. `behind` follows it: "2 tokens of prompt".
 std::string counted(std::uint64_t count, std::string_view one, std::string_view behind = {});
 
-// "5 minutes ago", "1 hour ago", "90 days ago". What lies ahead is 0 minutes ago.
+// "5 minutes ago", "1 hour ago", "90 days ago"; below a minute "just now".
 std::string age_text(std::int64_t seconds);
 
 // The one wording of a number that is out of its range: a `usage` error "FLAG VALUE: must be RANGE"

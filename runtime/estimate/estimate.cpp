@@ -198,6 +198,7 @@ void Estimator::describe() {
   estimate_.architecture = spec.family->architecture;
   estimate_.file_bytes = model_.file_bytes;
   estimate_.complete = model_.complete;
+  estimate_.on_disk = model_.complete && !model_.shape;
   estimate_.pool_bytes = spec.experts.pool_bytes();
   estimate_.trunk_bytes = spec.trunk_bytes();
   estimate_.expert_bytes = spec.expert_bytes();
@@ -274,7 +275,7 @@ std::string Estimator::drive_source() const {
     add(fmt::format("{:.2f} in earlier runs", pace_->drive_bytes_per_second / 1e9));
   if (estimate_.drive_now > 0) add(fmt::format("{:.2f} just now", estimate_.drive_now / 1e9));
   if (!estimate_.drive.measured) add("assumed: not measured");
-  if (model_.shape) add("there is no file to ask it with");
+  if (model_.shape) add("not asked how fast it is now: a shape has no file");
   return from;
 }
 

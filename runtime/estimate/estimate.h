@@ -35,7 +35,8 @@ struct Estimate {
   std::string name, architecture;
   std::uint64_t file_bytes = 0, pool_bytes = 0, trunk_bytes = 0, expert_bytes = 0;
   std::uint32_t layers = 0, experts = 0, experts_used = 0;
-  bool complete = true;               // the file is all there
+  bool complete = true;               // the file is all there, or none was named
+  bool on_disk = true;                // a file was named, and is all there
   std::uint64_t disk_free_bytes = 0;  // where it lies
   std::uint64_t ram_available = 0;    // of this machine
   std::string drive_name;

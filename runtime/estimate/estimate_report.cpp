@@ -14,6 +14,14 @@ std::string speed_text(double tokens_per_second) {
   return fmt::format("{:.{}f}", tokens_per_second, tokens_per_second < 10 ? 2 : 0);
 }
 
+// What is free, and what lacks for a file that is not there yet.
+std::string free_text(const Estimate& estimate) {
+  const std::string text = format_bytes(estimate.disk_free_bytes) + " free";
+  if (estimate.on_disk || estimate.disk_free_bytes >= estimate.file_bytes) return text;
+  return text + fmt::format(": not enough, {} short",
+                            format_bytes(estimate.file_bytes - estimate.disk_free_bytes));
+}
+
 std::string budget_row(const Estimate& estimate, std::size_t index) {
   const Budget& budget = estimate.budgets[index];
   const std::string ram =
@@ -61,9 +69,9 @@ std::string estimate_table(const Estimate& estimate) {
   if (estimate.experts > 0)
     text += fmt::format(", {} of {} of {} each", estimate.experts_used,
                         counted(estimate.experts, "expert"), format_bytes(estimate.expert_bytes));
-  text += fmt::format("\n  disk       {} ({} of experts, {} of trunk); {} free\n",
+  text += fmt::format("\n  disk       {} ({} of experts, {} of trunk); {}\n",
                       format_bytes(estimate.file_bytes), format_bytes(estimate.pool_bytes),
-                      format_bytes(estimate.trunk_bytes), format_bytes(estimate.disk_free_bytes));
+                      format_bytes(estimate.trunk_bytes), free_text(estimate));
   text +=
       fmt::format("  drive      {}: {:.2f} GB/s ({:.2f} to {:.2f}){}\n", estimate.drive_name,
                   estimate.drive.middle / 1e9, estimate.drive.low / 1e9, estimate.drive.high / 1e9,

@@ -21,6 +21,8 @@ struct FloorOptions {
   std::uint64_t scratch_bytes = std::uint64_t{1} << 30;  // of the scratch file, if one is made
 };
 inline constexpr double floor_seconds_max = 86'400;
+// Of a smaller file nothing can be told about the drive: it is measured, but not kept.
+inline constexpr std::uint64_t floor_kept_bytes_min = std::uint64_t{64} << 20;
 
 struct FloorResult {
   DriveProfile profile;

@@ -11,6 +11,7 @@
 
 #include "io/pinned_memory.h"
 #include "kernels/dispatch.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/limits.h"
 #include "runtime/kernel_study/study_team.h"
 #include "runtime/kernel_study/weight_sample.h"
@@ -90,17 +91,12 @@ Result<std::vector<const KernelTable*>> chosen_tables(const KernelStudyOptions& 
 
 Status check_options(const KernelStudyOptions& options) {
   if (options.columns == 0 || options.columns % 256 != 0 || options.columns > 65536)
-    return Error{ErrorCode::usage,
-                 fmt::format("--columns {}: a multiple of 256 up to 65536", options.columns)};
-  if (options.tokens == 0 || options.tokens > limits::batch_tokens_max)
-    return Error{ErrorCode::usage,
-                 fmt::format("--tokens {}: 1 to {}", options.tokens, limits::batch_tokens_max)};
-  if (options.repeats == 0 || options.repeats > 1000)
-    return Error{ErrorCode::usage, fmt::format("--repeats {}: 1 to 1000", options.repeats)};
+    return out_of_range("--columns", std::to_string(options.columns),
+                        "a multiple of 256 up to 65536");
+  MILLRACE_TRY(check_range("--tokens", options.tokens, 1, limits::batch_tokens_max));
+  MILLRACE_TRY(check_range("--repeats", options.repeats, 1, 1000));
   for (const unsigned threads : options.threads)
-    if (threads == 0 || threads > limits::threads_max)
-      return Error{ErrorCode::usage,
-                   fmt::format("--threads {}: 1 to {}", threads, limits::threads_max)};
+    MILLRACE_TRY(check_range("--threads", threads, 1, limits::threads_max));
   return {};
 }
 

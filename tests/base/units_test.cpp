@@ -37,7 +37,8 @@ TEST_CASE("numbers stand with their nouns as people read them") {
   CHECK(counted(1, "layer") == "1 layer");
   CHECK(counted(1, "token", "of prompt") == "1 token of prompt");
   CHECK(counted(2, "token", "of prompt") == "2 tokens of prompt");
-  CHECK(age_text(-5) == "0 minutes ago");
+  CHECK(age_text(-5) == "just now");
+  CHECK(age_text(59) == "just now");
   CHECK(age_text(60) == "1 minute ago");
   CHECK(age_text(3 * 3600) == "3 hours ago");
   CHECK(age_text(86'400) == "1 day ago");

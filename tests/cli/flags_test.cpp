@@ -243,8 +243,8 @@ TEST_CASE("Values that make no sense are refused before the model is opened") {
       Wrong{{"--temp", "nan"}, "--temp"}, Wrong{{"--repeat-penalty", "nan"}, "--repeat-penalty"},
       Wrong{{"--presence-penalty", "nan"}, "--presence-penalty"},
       Wrong{{"--frequency-penalty", "nan"}, "--frequency-penalty"},
-      Wrong{{"--frequency-penalty", "1e308"},
-            "--frequency-penalty infinite or too large: must be finite"},
+      Wrong{{"--frequency-penalty", "1e308"}, "--frequency-penalty 1e308: must be a finite number"},
+      Wrong{{"--temp", "1e40"}, "--temp 1e40: must be a finite number"},
       Wrong{{"--repeat-last-n", "-2"}, "--repeat-last-n"},
       Wrong{{"--stop", std::string(5000, 's')}, "stop"});
   CAPTURE(wrong.flags);

@@ -41,8 +41,9 @@ TEST_CASE("floor: the profile is kept, and a run of a model on that drive uses i
   const TempFolder place;
   const std::string svg = place.path("map.svg");
   const Setup setup = {.cache_folder = cache.path("")};
-  const Outcome measured = run_program(
-      Words{"floor", std::string(MILLRACE_BUILD_ROOT), "--json", "--svg", svg} + quick, setup);
+  const Outcome measured = run_program(Words{"floor", std::string(MILLRACE_BUILD_ROOT), "--json",
+                                             "--svg", svg, "--seconds", "3", "--size", "64M"},
+                                       setup);
   CAPTURE(measured.err);
   REQUIRE(measured.code == 0);
   const Json profile = only_json(measured);
@@ -81,6 +82,21 @@ TEST_CASE("floor: the profile is kept, and a run of a model on that drive uses i
   CHECK(warned.code == 0);
   CHECK(contains(warned.err, "this drive profile is ignored"));
   CHECK(at(only_json(warned), "io.floor_share").is_null());
+}
+
+TEST_CASE("floor: of a file too small to tell anything the drive's profile is left as it is") {
+  const TempFolder cache;
+  const std::uint64_t bytes = GENERATE(std::uint64_t{1}, std::uint64_t{14} << 10);
+  const std::string file = std::string(MILLRACE_BUILD_ROOT) + "/too_small_for_floor";
+  std::ofstream(file, std::ios::binary) << std::string(bytes, 'x');
+  const Outcome outcome =
+      run_program({"floor", file, "--seconds", "0.3"}, {.cache_folder = cache.path("")});
+  std::filesystem::remove(file);
+  CHECK(outcome.code == 0);
+  CHECK(contains(outcome.out, "best "));
+  if (!contains(outcome.out, "the profile is not"))  // the build folder lies in memory
+    CHECK(contains(outcome.out, "not kept: the file is too small to tell what the drive does"));
+  CHECK(entries(cache.path("")) == 0);
 }
 
 TEST_CASE("floor: without --json a table names every reader, and --no-save keeps nothing") {

@@ -61,19 +61,20 @@ TEST_CASE("kernels: types, instruction sets and numbers that there are not are r
     Words flags;
     const char* text;
   };
-  const std::vector<Refused> cases = {{{"--type", "Q9_9"}, "--type Q9_9"},
-                                      {{"--type", ""}, "--type"},
-                                      {{"--isa", "sse9"}, "--isa sse9"},
-                                      {{"--threads", "0"}, "--threads 0"},
-                                      {{"--threads", "100000"}, "--threads 100000"},
-                                      {{"--threads", "many"}, "--threads"},
-                                      {{"--columns", "100"}, "--columns 100"},
-                                      {{"--columns", "0"}, "--columns 0"},
-                                      {{"--tokens", "0"}, "--tokens 0"},
-                                      {{"--tokens", "99999"}, "--tokens 99999"},
-                                      {{"--repeats", "0"}, "--repeats 0"},
-                                      {{"--size", "10%"}, "--size 10%"},
-                                      {{"--activations", "q9"}, "q9"}};
+  const std::vector<Refused> cases = {
+      {{"--type", "Q9_9"}, "--type Q9_9"},
+      {{"--type", ""}, "--type"},
+      {{"--isa", "sse9"}, "--isa sse9"},
+      {{"--threads", "0"}, "--threads 0"},
+      {{"--threads", "100000"}, "--threads 100000"},
+      {{"--threads", "many"}, "--threads"},
+      {{"--columns", "100"}, "--columns 100: must be a multiple of 256"},
+      {{"--columns", "0"}, "--columns 0"},
+      {{"--tokens", "0"}, "--tokens 0: must be 1 to"},
+      {{"--tokens", "99999"}, "--tokens 99999"},
+      {{"--repeats", "0"}, "--repeats 0: must be 1 to 1000"},
+      {{"--size", "10%"}, "--size 10%"},
+      {{"--activations", "q9"}, "q9"}};
   for (const Refused& refused : cases) {
     CAPTURE(refused.flags);
     const Outcome outcome = run_program(quick + refused.flags);

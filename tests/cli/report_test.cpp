@@ -256,6 +256,38 @@ TEST_CASE("With --json, a run that is refused is one object too, with the messag
   CHECK(contains(outcome.err, text_at(object, "error")));
 }
 
+TEST_CASE("A run that decodes nothing says so, without ratios of it") {
+  const testing::TempFolder cache;
+  const Outcome outcome = run_program({"run", "-p", "Once upon", "-n", "1", "--cache", "25%"},
+                                      {.cache_folder = cache.path("")});
+  CAPTURE(outcome.err);
+  REQUIRE(outcome.code == 0);
+  CHECK(contains(outcome.err, "nothing was decoded"));
+  for (const char* const text :
+       {"0.0 tokens/s", "choices guessed", "achieved", "per decoded token"})
+    CHECK_FALSE(contains(outcome.err.substr(outcome.err.find("decode ")), text));
+}
+
+TEST_CASE("What a report cannot say of floor and speed has its reason") {
+  const testing::TempFolder cache;
+  const auto report = [&](const Words& more) {
+    const Outcome outcome = run_program(Words{"run", "-p", "Once upon", "-n", "4"} + more,
+                                        {.cache_folder = cache.path("")});
+    REQUIRE(outcome.code == 0);
+    return outcome.err;
+  };
+  const std::string plain = report({"--cache", "25%"});
+  CAPTURE(plain);
+  const std::string reason = "of experts are too few to hold them against the drive";
+  CHECK(contains(plain, "no speed: "));
+  CHECK(contains(plain, "floor      not known: "));
+  CHECK(contains(plain, reason));
+  CHECK_FALSE(contains(plain, "too short"));
+  CHECK(contains(plain, "`millrace floor "));
+  const std::string buffered = report({"--cache", "25%", "--direct", "off"});
+  CHECK(contains(buffered, "reads through the page cache have no profile"));
+}
+
 TEST_CASE("A preset says what it plans before the run, unless -q; auto does for large models") {
   const Words flags = {"run", "-p", "Once", "-n", "2", "--preset", "tiny"};
   const Outcome shown = run_program(flags);

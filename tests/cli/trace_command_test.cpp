@@ -183,3 +183,23 @@ TEST_CASE("replay, trace show and import: Ctrl-C ends them with 130") {
     CHECK(outcome.code == 130);
   }
 }
+
+TEST_CASE("trace show: no reuse without decoded tokens, and an incomplete last token is noted") {
+  const TempFolder folder;
+  const std::string head =
+      "# n_layer=2 n_expert=8 n_expert_used=1\n"
+      "turn,phase,step,layer,experts,weights\n";
+  const std::string path = folder.write("t.csv", head + "0,0,0,0,1,1\n0,0,0,1,2,1\n");
+  const Outcome prompt = run_program({"trace", "show", path});
+  CHECK(prompt.code == 0);
+  CHECK_FALSE(contains(prompt.out, "reuse"));
+  CHECK(prompt.err.empty());
+  const std::string cut = folder.write("c.csv", head + "0,1,0,0,1,1\n0,1,0,1,2,1\n0,1,1,0,3,1\n");
+  const Outcome noted = run_program({"trace", "show", cut});
+  CHECK(noted.code == 0);
+  CHECK(contains(noted.out, "reuse"));
+  CHECK(contains(noted.err, "c.csv: the last token is incomplete: layers 0 to 0 of 2"));
+  const Outcome one = run_program({"replay", path, "--capacity", "1%"});
+  CAPTURE(one.err);
+  CHECK_FALSE(contains(one.err, "1 experts"));
+}

@@ -34,6 +34,7 @@ ReadRate cell(std::uint64_t piece_bytes, std::uint32_t depth, double bytes_per_s
   rate.depth = depth;
   rate.bytes_per_second = bytes_per_second;
   rate.p50_us = 12.5;
+  rate.p99_us = 40;
   return rate;
 }
 
@@ -149,14 +150,16 @@ TEST_CASE("Numbers of a profile are held against their bounds, its version again
     const char* key;
     Json value;
   };
-  const Edit edit =
-      GENERATE(Edit{"version", 2}, Edit{"version", "1"}, Edit{"piece_bytes", 0},
-               Edit{"piece_bytes", std::uint64_t{1} << 40}, Edit{"piece_bytes", -4096},
-               Edit{"piece_bytes", 1'000'000}, Edit{"piece_bytes", 128 * MiB},
-               Edit{"measured_at", 0}, Edit{"measured_at", -1}, Edit{"measured_at", "2026-11-30"},
-               Edit{"queue_depth", 0}, Edit{"queue_depth", 100000}, Edit{"bytes_per_second", -1.0},
-               Edit{"bytes_per_second", 1e30}, Edit{"bytes_per_second", nullptr}, Edit{"drive", 7},
-               Edit{"grid", "none"}, Edit{"ways", nullptr});
+  const Edit edit = GENERATE(
+      Edit{"version", 2}, Edit{"version", "1"}, Edit{"piece_bytes", 0},
+      Edit{"piece_bytes", std::uint64_t{1} << 40}, Edit{"piece_bytes", -4096},
+      Edit{"piece_bytes", 1'000'000}, Edit{"piece_bytes", 128 * MiB}, Edit{"measured_at", 0},
+      Edit{"measured_at", -1}, Edit{"measured_at", "2026-11-30"}, Edit{"queue_depth", 0},
+      Edit{"queue_depth", 100000}, Edit{"bytes_per_second", -1.0}, Edit{"bytes_per_second", 1e30},
+      Edit{"bytes_per_second", nullptr}, Edit{"drive", 7}, Edit{"bytes_per_second", 0.9e6},
+      Edit{"bytes_per_second", 2.1e11}, Edit{"slowest_bytes_per_second", 3.1e9},
+      Edit{"fastest_bytes_per_second", 2.9e9}, Edit{"slowest_bytes_per_second", 1.0},
+      Edit{"fastest_bytes_per_second", 1e12}, Edit{"grid", "none"}, Edit{"ways", nullptr});
   CAPTURE(edit.key, edit.value.dump());
   Json json = profile_json(some_profile());
   REQUIRE(parse_profile(json.dump()));
@@ -166,6 +169,38 @@ TEST_CASE("Numbers of a profile are held against their bounds, its version again
   CHECK(parsed.error().code == ErrorCode::format);
   if (std::string(edit.key) != "version")
     CHECK(parsed.error().what.find("'" + std::string(edit.key) + "'") != std::string::npos);
+}
+
+TEST_CASE("Cells and ways of a profile are held against the bounds of drives") {
+  struct Edit {
+    const char* key;
+    void (*change)(ReadRate&);
+  };
+  const Edit edit =
+      GENERATE(Edit{"depth", [](ReadRate& rate) { rate.depth = 257; }},
+               Edit{"bytes_per_second", [](ReadRate& r) { r.bytes_per_second = 9e5; }},
+               Edit{"bytes_per_second", [](ReadRate& r) { r.bytes_per_second = 3e11; }},
+               Edit{"p50_us", [](ReadRate& rate) { rate.p50_us = 61e6; }},
+               Edit{"p99_us", [](ReadRate& rate) { rate.p99_us = 61e6; }},
+               Edit{"p99_us", [](ReadRate& rate) { rate.p99_us = 12; }});
+  const bool of_way = GENERATE(false, true);
+  CAPTURE(edit.key, of_way);
+  DriveProfile profile = some_profile();
+  edit.change(of_way ? profile.ways[0].rate : profile.grid[1]);
+  const auto parsed = parse_profile(profile_json(profile).dump());
+  REQUIRE_FALSE(parsed);
+  CHECK(parsed.error().what.find("'" + std::string(edit.key) + "'") != std::string::npos);
+}
+
+TEST_CASE("A profile that would not be loaded is not saved, and the one before it stays") {
+  const TempFolder folder;
+  REQUIRE(save_profile(folder.path("c"), some_profile()));
+  DriveProfile odd = some_profile();
+  odd.grid[0].bytes_per_second = 1;
+  const auto saved = save_profile(folder.path("c"), odd);
+  REQUIRE_FALSE(saved);
+  CHECK(saved.error().what.find("'bytes_per_second'") != std::string::npos);
+  CHECK(load_profile(folder.path("c"), some_drive()));
 }
 
 TEST_CASE("A profile of the page cache, or of a day to come, is none") {

@@ -7,6 +7,7 @@
 
 #include "prefetch/replay.h"
 #include "prefetch/routing_record.h"
+#include "prefetch/routing_walks.h"
 #include "tests/support/temp_folder.h"
 
 using namespace millrace;
@@ -112,23 +113,29 @@ TEST_CASE("routing record: malformed lines are refused with file, line and what 
   CHECK(has(refusal(head), "t.csv:2: there are no rows"));
   CHECK(has(refusal("hello\n1,2\n"), "t.csv:1: is no routing trace"));
   CHECK(has(refusal(head + "0,0,0,0,1 2,0.5 0.5\n0,2,0,0,1 2,0.5 0.5\n"), "t.csv:4: turn, phase"));
-  CHECK(has(refusal(head + "0,0,0,0,1 x,0.5 0.5\n"), "t.csv:3: experts and weights"));
-  CHECK(has(refusal(head + "0,0,0,0,1 2,0.5\n"), "t.csv:3: experts and weights"));
+  CHECK(has(refusal(head + "0,0,0,0,1 x,0.5 0.5\n"), "t.csv:3: expert x: must be a number"));
+  CHECK(has(refusal(head + "0,0,0,0,1 2,0.5\n"), "t.csv:3: fewer weights than experts"));
   CHECK(has(refusal(head + "0,0,0,0,1 2,0.5 0.5 0.1\n"), "more weights than experts"));
   CHECK(has(refusal(head + "0,0,0,0,1 1,0.5 0.5\n"), "expert 1 twice"));
-  CHECK(has(refusal(head + "0,0,0,0,,\n"), "t.csv:3: experts and weights"));
+  CHECK(has(refusal(head + "0,0,0,0,,\n"), "t.csv:3: there are no experts"));
   CHECK(has(refusal(head + "0,0,0,0,1 2,0.5 0.5,9\n"), "more fields than columns"));
   CHECK(has(refusal(head + "0,0,0,99999,1 2,0.5 0.5\n"), "layer 99999"));
-  CHECK(
-      has(refusal(head + "0,0,0,5,1 2,0.5 0.5\n"),
-          "t.csv:3: step 0 layer 5 (expert 2, 2 of them) is outside of what its first line says"));
+  CHECK(has(refusal(head + "0,0,0,5,1 2,0.5 0.5\n"),
+            "t.csv:3: step 0 layer 5 (expert 2) is outside of what its first line says"));
   CHECK(has(refusal(head + "0,0,0,0,1 9,0.5 0.5\n"), "n_expert 8"));
   for (const char* const weight : {"nan", "inf", "-inf", "-0.5"})
     CHECK(has(refusal(head + "0,0,0,0,1 2,0.5 " + weight + "\n"),
               "t.csv:3: weight " + std::string(weight) + ": must be finite and not negative"));
   CHECK(has(refusal(head + "0,0,0,0,1 2,0.5 0.5\n0,0,0,1,1,0.5\n"),
-            "t.csv:4: experts of this row: 1, of the first one: 2"));
+            "t.csv:4: experts of this row: 1, "));
   CHECK(has(refusal(head + "0,0,0,0,1 9999,0.5 0.5\n"), "expert 9999"));
+  CHECK(has(refusal(head + "0,0,0,0,1 -1,0.5 0.5\n"), "expert -1: must be a number from 0 to"));
+  for (const char* const weight : {"1e39", "0x1p3"})
+    CHECK(has(refusal(head + "0,0,0,0,1 2,0.5 " + weight + "\n"),
+              "weight " + std::string(weight) + ": must be a decimal number"));
+  CHECK(has(refusal("# n_expert_used=5\nturn,phase,step,layer,experts,weights\n"
+                    "0,0,0,0,1 2 3 4,0.1 0.1 0.1 0.1\n"),
+            "t.csv:3: experts of this row: 4, by the first line: n_expert_used=5"));
   CHECK(has(refusal("# n_layer=0\n"), "n_layer=0"));
   CHECK(has(refusal("# expert_bytes=12,\n"), "expert_bytes"));
   CHECK(has(refusal("seq,pos,token,layer,e0,e1,w0,w1\n0,0,1,0,5,2,0.7\n"), "column 8"));
@@ -199,15 +206,22 @@ TEST_CASE("routing record: a file that was cut off is refused, plain or compress
   const TempFolder folder;
   CHECK(has(refusal(head + "0,1,0,0,1 2,0.5 0.5\n0,1,0,1,1 2,0.5 0."),
             "t.csv:4: the line does not end: the file was cut off there"));
+  const std::string whole = head + "0,1,0,0,1 2,0.5 0.5\n";
+  for (std::size_t length = 1; length < whole.size(); ++length)
+    if (whole[length - 1] != '\n')
+      CHECK(has(refusal(whole.substr(0, length)), "the line does not end: the file was cut off"));
+  CHECK(has(refusal("hello"), "is no routing trace"));
   std::string text = head;
   for (int step = 0; step < 20'000; ++step)
     text += "0,1," + std::to_string(step) + ",0," + std::to_string(step * 7 % 8) + ",0.5\n";
+  text.replace(text.find("used=2"), 6, "used=1");
   const std::string path = folder.write("t.csv", text);
   REQUIRE(read_routing(path));
   REQUIRE(std::system(("gzip -k " + path + " && truncate -s -100 " + path + ".gz").c_str()) == 0);
   const auto cut = read_routing(path + ".gz");
   REQUIRE_FALSE(cut);
   CHECK(has(cut.error().what, path + ".gz"));
+  CHECK(cut.error().what.rfind(path) == 0);  // named once
 }
 
 namespace {
@@ -251,6 +265,17 @@ TEST_CASE("routing record: any row that is missing in the middle is found out, w
   const auto record = parse_rows(rows, 16, " batch=4");  // step 5, layer 2
   REQUIRE_FALSE(record);
   CHECK(record.error().what == "t.csv:19: a row is missing before this one: layer 2 of step 5");
+}
+
+TEST_CASE("routing record: what the last token lacks is told") {
+  std::vector<std::string> rows = walking_rows();
+  auto record = parse_rows(rows, rows.size());
+  REQUIRE(record);
+  CHECK(incomplete_end(*record).empty());
+  rows.pop_back();
+  record = parse_rows(rows, rows.size());
+  REQUIRE(record);
+  CHECK(incomplete_end(*record) == "the last token is incomplete: layers 1 to 2 of 6");
 }
 
 TEST_CASE("routing record: a run that was interrupted, and the last layer's wanted tokens alone") {

@@ -110,6 +110,14 @@ TEST_CASE("A known shape is estimated without a file: more memory, more tokens p
   CHECK(table.find("never measured") != std::string::npos);
   CHECK(table.find("24.0 GiB") != std::string::npos);
   CHECK(estimate_json(made).find("budgets")->as_array()->size() == 4);
+  // A drive that is too small for the file is told so; not where the file lies there already.
+  Estimate tight = made;
+  tight.file_bytes = 20 * GiB;
+  tight.disk_free_bytes = 15 * GiB;
+  CHECK(estimate_table(tight).find("15.0 GiB free: not enough, 5.00 GiB short") !=
+        std::string::npos);
+  tight.on_disk = true;
+  CHECK(estimate_table(tight).find("short") == std::string::npos);
 }
 
 TEST_CASE("A budget that is too small says what would do, and the others are there") {
@@ -267,7 +275,8 @@ TEST_CASE("A file's drive is asked; of a shape's it is said how old the profile 
   const auto shape = estimate_model(options);
   REQUIRE(shape);
   CHECK(shape->drive_now == 0);
-  CHECK(shape->drive_from == "profile of 3 days ago, there is no file to ask it with");
+  CHECK(shape->drive_from ==
+        "profile of 3 days ago, not asked how fast it is now: a shape has no file");
   CHECK(estimate_table(*shape).find(shape->drive_from) != std::string::npos);
 
   const std::string path = folder.write("model.gguf", "");

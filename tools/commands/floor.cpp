@@ -7,6 +7,7 @@
 #include "io/write_file.h"
 #include "runtime/base/counted.h"
 #include "runtime/base/log.h"
+#include "runtime/base/units.h"
 #include "runtime/floor/floor.h"
 #include "tools/command.h"
 #include "tools/user_folders.h"
@@ -24,6 +25,13 @@ struct FloorFlags {
 // Where the profile was kept; empty if it was not, with the reason as a warning.
 std::string keep(const FloorFlags& flags, FloorResult& result) {
   if (flags.no_save || result.profile.page_cache) return {};
+  if (result.profile.file_bytes < floor_kept_bytes_min) {
+    result.warnings.push_back(
+        fmt::format("not kept: the file is too small to tell what the drive does; one of {} or "
+                    "more would be",
+                    format_bytes(floor_kept_bytes_min)));
+    return {};
+  }
   const std::string folder = cache_folder();
   if (folder.empty()) {
     result.warnings.push_back("not kept: neither XDG_CACHE_HOME nor HOME is set");

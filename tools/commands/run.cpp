@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -198,27 +199,49 @@ Result<int> run(RunFlags& flags) {
   return 0;
 }
 
+// Refuses what is too large for a float, as typed; other values are the sampler's to judge.
+CLI::Validator finite(const std::string& flag) {
+  const auto check = [=](std::string& text) {
+    float value = 0;
+    if (CLI::detail::lexical_cast(text, value) && std::isinf(value))
+      throw CLI::ParseError(out_of_range(flag, text, "a finite number").what,
+                            CLI::ExitCodes::ValidationError);
+    return std::string();
+  };
+  return {check, std::string()};
+}
+
 void add_sampling_flags(CLI::App& app, RunFlags& flags) {
   SamplingOptions& sampling = flags.generate.sampling;
   app.add_option("--seed", flags.seed, "of the sampler, 0 to 4294967294; -1: random, and reported")
       ->transform(decimal())
       ->capture_default_str();
-  app.add_option("--temp", sampling.temperature, "temperature; 0: greedy")->capture_default_str();
+  app.add_option("--temp", sampling.temperature, "temperature; 0: greedy")
+      ->check(finite("--temp"))
+      ->capture_default_str();
   app.add_option("--top-k", sampling.top_k, "keep the k likeliest tokens; 0: all")
       ->transform(decimal())
       ->capture_default_str();
   app.add_option("--top-p", sampling.top_p, "keep the likeliest tokens of this share; 1: all")
+      ->check(finite("--top-p"))
       ->capture_default_str();
   app.add_option("--min-p", sampling.min_p,
                  "drop tokens below this share of the likeliest; 0: none")
+      ->check(finite("--min-p"))
       ->capture_default_str();
-  app.add_option("--repeat-penalty", sampling.repeat_penalty, "1: none")->capture_default_str();
+  app.add_option("--repeat-penalty", sampling.repeat_penalty, "1: none")
+      ->check(finite("--repeat-penalty"))
+      ->capture_default_str();
   app.add_option("--repeat-last-n", sampling.repeat_last_n,
                  "tokens that penalties look at; -1: all")
       ->transform(decimal())
       ->capture_default_str();
-  app.add_option("--presence-penalty", sampling.presence_penalty)->capture_default_str();
-  app.add_option("--frequency-penalty", sampling.frequency_penalty)->capture_default_str();
+  app.add_option("--presence-penalty", sampling.presence_penalty)
+      ->check(finite("--presence-penalty"))
+      ->capture_default_str();
+  app.add_option("--frequency-penalty", sampling.frequency_penalty)
+      ->check(finite("--frequency-penalty"))
+      ->capture_default_str();
   app.add_option("--stop", flags.generate.stop, "text that ends the generation (repeatable)")
       ->take_all()
       ->check(not_empty());

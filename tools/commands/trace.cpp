@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "prefetch/routing_walks.h"
+#include "runtime/base/log.h"
 #include "runtime/evaluate.h"
 #include "runtime/generate.h"
 #include "runtime/replay_study.h"
@@ -23,8 +25,10 @@ struct TraceFlags {
   bool json = false;
 };
 
-Status print_summary(const RoutingRecord& record, bool json) {
+Status print_summary(const RoutingRecord& record, const std::string& path, bool json) {
   const TraceSummary summary = summarise(record);
+  const std::string incomplete = incomplete_end(record);
+  if (!incomplete.empty()) log_warning(path + ": " + incomplete);
   ResultOutput out;
   out.write(json ? summary_json(record, summary).dump(2) + "\n" : summary_table(record, summary));
   return out.status();
@@ -56,7 +60,7 @@ Status record(TraceFlags& flags) {
                   generate(engine, flags.generate, [](std::string_view) {}));
   if (result.error) return *result.error;
   MILLRACE_ASSIGN(const RoutingRecord recorded, read_routing(flags.output));
-  return print_summary(recorded, flags.json);
+  return print_summary(recorded, flags.output, flags.json);
 }
 
 Status import(const TraceFlags& flags) {
@@ -73,7 +77,7 @@ Status import(const TraceFlags& flags) {
     record.header.experts = model.experts;
   }
   MILLRACE_TRY(write_routing(record, flags.output));
-  return print_summary(record, flags.json);
+  return print_summary(record, flags.input, flags.json);
 }
 
 Status show(const TraceFlags& flags) {
@@ -83,7 +87,7 @@ Status show(const TraceFlags& flags) {
     MILLRACE_ASSIGN(const ModelFigures model, read_model_figures(flags.model));
     MILLRACE_TRY(check_trace_of_model(record, flags.input, model));
   }
-  return print_summary(record, flags.json);
+  return print_summary(record, flags.input, flags.json);
 }
 
 void add_reading(CLI::App& command, TraceFlags& flags) {

@@ -80,7 +80,7 @@ Status verify_model(const std::string& path, ProgressLine& progress) {
   if (!check.unreadable.empty()) return Error{ErrorCode::io, check.unreadable.front()};
   if (check.bad.empty()) return {};
   return Error{ErrorCode::verify,
-               fmt::format("{}: values of {} are not finite, the first of {}", path,
+               fmt::format("{}: {} with values that are not finite, the first is {}", path,
                            counted(check.bad.size(), "tensor"), check.bad.front().tensor)};
 }
 

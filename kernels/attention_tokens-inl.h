@@ -107,13 +107,19 @@ class AttentionTokens {
       own.out += t * run.out_stride;
       own.scratch += t * attention_scratch_floats();
       own.last += t;
+      if (run.own != nullptr) {
+        own.k = run.own[t].k;
+        own.v = run.own[t].v;
+        own.last = run.own[t].last;
+      }
       if (run.window > 0 && own.last + 1 > own.first + run.window)
         own.first = own.last + 1 - run.window;
     }
   }
 
   void run_block() {
-    const std::size_t end = token_args_[run_.tokens - 1].last + 1;
+    const bool apart = run_.own != nullptr;
+    const std::size_t end = apart ? run_.shared : token_args_[run_.tokens - 1].last + 1;
     std::size_t begin = args_.first;
     while (begin < end) {
       const std::size_t part_end =
@@ -122,7 +128,25 @@ class AttentionTokens {
       run_part(begin, to);
       begin = to;
     }
-    for (std::size_t t = 0; t < run_.tokens; ++t) one(t).finish();
+    for (std::size_t t = 0; t < run_.tokens; ++t) {
+      if (apart) run_own_parts(t, end);
+      one(t).finish();
+    }
+  }
+
+  // The parts of a token's own sequence, from position `begin` on.
+  void run_own_parts(std::size_t t, std::size_t begin) {
+    using Own = Attention<Isa, Elements>;
+    const AttentionArgs& args = token_args_[t];
+    Own own(args, 0, args.heads, sums_[t]);
+    while (begin <= args.last) {
+      const std::size_t left = args.last - begin + 1;
+      const std::size_t count = left < attention_part_positions ? left : attention_part_positions;
+      own.run_part({Own::row_of(args.k, begin, args.k_stride),
+                    Own::row_of(args.v, begin, args.v_stride), args.v_stride, count, 0,
+                    begin == args.first});
+      begin += count;
+    }
   }
 
   One one(std::size_t t) { return One(token_args_[t], 0, args_.heads, sums_[t]); }

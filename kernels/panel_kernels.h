@@ -21,11 +21,20 @@ using PanelF32 = std::size_t (*)(const WeightRows& weights, const F32Batch& x, s
 
 // Neighbouring tokens of one sequence in attention: AttentionArgs are the first one's, and each
 // next one sees a position more, of the last `window` of them (0: all).
+// Or one token each of several sequences that begin alike: `own` is where each has its rows, and
+// the first one's rows of positions below `shared` are read for all of them.
+struct AttentionOwn {
+  const void* k;  // as in AttentionArgs; so is the origin, which is 0
+  const void* v;
+  std::size_t last;
+};
 struct AttentionRun {
   std::size_t tokens;      // 1..attention_tokens_max
   std::size_t q_stride;    // floats from one token to the next
   std::size_t out_stride;  // the same
   std::size_t window;
+  const AttentionOwn* own = nullptr;  // of each token; then `first` and `window` are 0
+  std::size_t shared = 0;             // whole parts, which all tokens see
 };
 inline constexpr std::size_t attention_tokens_max = 16;
 constexpr std::size_t attention_run_floats(std::size_t head_dim, std::size_t value_dim) noexcept {

@@ -2,6 +2,7 @@
 // that are of its kind. Owned by a session; blocks reach it through TokenPlace.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -12,9 +13,20 @@
 
 namespace millrace {
 
+// Which sequences begin alike, so that attention reads the rows of their beginning once for all of
+// them: two of the same line have the same rows of positions below the smaller `positions`.
+struct Lineage {
+  static constexpr std::uint32_t all = UINT32_MAX;
+  std::uint64_t line = 0;         // a number of its own for each sequence that began by itself
+  std::uint32_t positions = all;  // all: it is the one that began, and has only grown
+
+  static Lineage begin() noexcept;  // any thread
+};
+
 struct SequenceState {
   KvCache kv;                // keys and values, or latents, per position
   RecurrentState recurrent;  // of delta nets
+  Lineage lineage = Lineage::begin();
 
   // As KvCache::create and bytes, for all parts.
   static Result<SequenceState> create(const Hparams& hparams, std::uint32_t context, KvType type,
@@ -30,6 +42,12 @@ struct SequenceState {
   void copy_from(const SequenceState& from, std::uint32_t position) noexcept {
     kv.copy_from(from.kv, position);
     recurrent.copy_from(from.recurrent);
+    lineage = {from.lineage.line, std::min(from.lineage.positions, position)};
+  }
+  // What comes next replaces the positions from `position` on.
+  void replace_from(std::uint32_t position) noexcept {
+    if (position == 0) lineage = Lineage::begin();
+    lineage.positions = std::min(lineage.positions, position == 0 ? Lineage::all : position);
   }
 };
 

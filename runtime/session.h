@@ -40,7 +40,7 @@ class Session {
     }
   }
   // Forgets everything: the next token stands at position 0.
-  void clear() noexcept { tokens_.clear(); }
+  void clear() noexcept { rewind(0); }
 
  private:
   friend class Engine;
@@ -50,7 +50,9 @@ class Session {
   }
   // Back to the first `count` tokens, or to none where a layer's state is past them for good.
   void rewind(std::size_t count) noexcept {
-    tokens_.resize(state_.keeps(static_cast<std::uint32_t>(count)) ? count : 0);
+    if (!state_.keeps(static_cast<std::uint32_t>(count))) count = 0;
+    state_.replace_from(static_cast<std::uint32_t>(count));
+    tokens_.resize(count);
   }
   SequenceState state_;
   std::vector<TokenId> tokens_;

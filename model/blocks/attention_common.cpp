@@ -55,6 +55,8 @@ class Attend {
                       query.scratch_floats >= attention_run_floats(query.head_dim, query.value_dim);
     if (context.panels.kernels(0) != nullptr && fits)
       run_ = std::clamp<std::size_t>(single_jobs / jobs_min, 1, attention_tokens_max);
+    if (context.panels.kernels(0) != nullptr && fits) shared_ = shared_positions();
+    if (shared_ > 0) run_ = shared_run();
   }
 
   void run() {
@@ -74,10 +76,56 @@ class Attend {
 
  private:
   static constexpr std::size_t jobs_min = 64;
+  static constexpr std::size_t shared_jobs_min = 2;  // of each worker
+
+  // Whole parts with which all sequences of the batch begin, if each has one token in it.
+  std::size_t shared_positions() const {
+    if (tokens_.size() < 2 || query_.window > 0) return 0;
+    const std::uint64_t line = tokens_.front().state->lineage.line;
+    std::uint32_t positions = Lineage::all;
+    for (std::size_t t = 0; t < tokens_.size(); ++t) {
+      const SequenceState& state = *tokens_[t].state;
+      const bool again = t > 0 && tokens_[t - 1].state == &state;
+      if (again || state.lineage.line != line || state.kv.moves(layer_)) return 0;
+      positions = std::min({positions, state.lineage.positions, tokens_[t].position});
+    }
+    return positions / attention_part_positions * attention_part_positions;
+  }
+
+  // Even runs, as long as they may be and leave each worker something to do.
+  std::size_t shared_run() const {
+    const std::size_t jobs = query_.kv_heads * blocks_;
+    const std::size_t wanted = shared_jobs_min * context_.parallel.workers();
+    const std::size_t longest = std::min(tokens_.size(), attention_tokens_max);
+    const std::size_t runs =
+        std::max((tokens_.size() + longest - 1) / longest, (wanted + jobs - 1) / jobs);
+    return std::max<std::size_t>(1, (tokens_.size() + runs - 1) / runs);
+  }
+
+  // Tokens of sequences that begin alike.
+  void run_shared(std::size_t first, std::size_t count, std::size_t kv_head, std::size_t head,
+                  unsigned worker) const {
+    AttentionOwn own[attention_tokens_max];
+    for (std::size_t i = 0; i < count; ++i) {
+      const TokenPlace& place = tokens_[first + i];
+      own[i] = {place.state->kv.keys(layer_, static_cast<std::uint32_t>(kv_head)),
+                place.state->kv.values(layer_, static_cast<std::uint32_t>(kv_head)),
+                place.position};
+    }
+    const AttentionRun run{.tokens = count,
+                           .q_stride = std::size_t{query_.heads} * query_.head_dim,
+                           .out_stride = query_.out_stride,
+                           .window = 0,
+                           .own = own,
+                           .shared = shared_};
+    kernel_of(*context_.panels.kernels(0), tokens_[first].state->kv.type())(
+        args_of(first, kv_head, head, worker), run);
+  }
 
   // Heads from `head` on of tokens [first, first + count), those of a sequence at once.
   void run_job(std::size_t first, std::size_t count, std::size_t kv_head, std::size_t head,
                unsigned worker) const {
+    if (shared_ > 0) return run_shared(first, count, kv_head, head, worker);
     const std::size_t end = first + count;
     while (first < end) {
       std::size_t next = first + 1;
@@ -87,8 +135,10 @@ class Attend {
       if (next == first + 1) {
         kernel_of(context_.kernels, type)(args);
       } else {
-        const AttentionRun run{next - first, std::size_t{query_.heads} * query_.head_dim,
-                               query_.out_stride, query_.window};
+        const AttentionRun run{.tokens = next - first,
+                               .q_stride = std::size_t{query_.heads} * query_.head_dim,
+                               .out_stride = query_.out_stride,
+                               .window = query_.window};
         kernel_of(*context_.panels.kernels(0), type)(args, run);
       }
       first = next;
@@ -125,7 +175,8 @@ class Attend {
   const CacheQuery& query_;
   const std::size_t group_ = query_.heads / query_.kv_heads;
   const std::size_t blocks_ = (group_ + attention_block_heads - 1) / attention_block_heads;
-  std::size_t run_ = 1;  // tokens that go together
+  std::size_t run_ = 1;     // tokens that go together
+  std::size_t shared_ = 0;  // positions that all sequences have alike
 };
 
 }  // namespace

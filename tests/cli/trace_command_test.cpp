@@ -102,7 +102,8 @@ TEST_CASE(
   check_refused({"replay", other, "--expert-bytes", "4096", "--capacity", "0%"}, 1, "--capacity");
   check_refused({"replay", other, "--expert-bytes", "4096", "--capacity", "x"}, 1, "--capacity");
   check_refused({"replay", other, "--expert-bytes", "4096", "--policy", "best"}, 1, "--policy");
-  check_refused({"replay", other, "--expert-bytes", "4096", "--ahead", "2"}, 1, "--ahead 2");
+  check_refused({"replay", other, "--expert-bytes", "4096", "--drive-gbps", "1", "--ahead", "2"}, 1,
+                "--ahead 2");
   check_refused({"replay", other, "--expert-bytes", "4096", "--prefetch", "x"}, 1, "--prefetch x");
   check_refused({"replay", other, "--expert-bytes", "4096", "--svg", other}, 1, "same file");
   check_refused({"replay", foreign, "-m", small_model()}, 1, "another model");

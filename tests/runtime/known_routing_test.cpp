@@ -227,7 +227,7 @@ TEST_CASE("A cache larger than what the known routing asks for is not planned") 
   options.routing_path = folder.write("o.csv",
                                       "# n_layer=99 n_expert=64 n_expert_used=8\n"
                                       "turn,phase,step,layer,experts,weights\n"
-                                      "0,1,0,0,0 1,1 1\n");
+                                      "0,1,0,0,0 1 2 3 4 5 6 7,1 1 1 1 1 1 1 1\n");
   const auto other = estimate_model(options);
   REQUIRE_FALSE(other);
   CHECK(other.error().what.find("another model") != std::string::npos);

@@ -141,7 +141,8 @@ TEST_CASE("replay: prices lie between nothing and everything overlapped, and fol
 
 TEST_CASE("replay: what cannot be replayed is refused with its reason") {
   const TempFolder folder;
-  const std::string rows = "turn,phase,step,layer,experts,weights\n0,1,0,0,0 1,0.5 0.5\n";
+  const std::string columns = "turn,phase,step,layer,experts,weights\n";
+  const std::string rows = columns + "0,1,0,0,0 1 2 3,0.4 0.3 0.2 0.1\n";
   const std::string known = "# n_layer=6 n_expert=32 n_expert_used=4 expert_bytes=4096\n";
   ReplayOptions options;
   options.capacities = {{SizeSpec::Kind::percent, 0, 25}};
@@ -160,7 +161,8 @@ TEST_CASE("replay: what cannot be replayed is refused with its reason") {
   options.model_path = embedded_model();
   has(refusal("# n_layer=7 n_expert=32 n_expert_used=4\n" + rows), "7 layers, the model has 6");
   has(refusal("# n_layer=6 n_expert=64 n_expert_used=4\n" + rows), "64 experts");
-  has(refusal("# n_layer=6 n_expert=32 n_expert_used=8\n" + rows), "8 experts a token");
+  has(refusal("# n_layer=6 n_expert=32 n_expert_used=2\n" + columns + "0,1,0,0,0 1,0.5 0.5\n"),
+      "2 experts a token");
   has(refusal("# arch=gpt-oss n_layer=6 n_expert=32 n_expert_used=4\n" + rows), "gpt-oss");
   options.model_path.clear();
   options.policies = {"best"};

@@ -161,8 +161,9 @@ TEST_CASE("replay: what cannot be replayed is refused with its reason") {
   options.model_path = embedded_model();
   has(refusal("# n_layer=7 n_expert=32 n_expert_used=4\n" + rows), "7 layers, the model has 6");
   has(refusal("# n_layer=6 n_expert=64 n_expert_used=4\n" + rows), "64 experts");
-  has(refusal("# n_layer=6 n_expert=32 n_expert_used=2\n" + columns + "0,1,0,0,0 1,0.5 0.5\n"),
-      "2 experts a token");
+  has(refusal("# n_layer=6 n_expert=32 n_expert_used=8\n" + columns +
+              "0,1,0,0,0 1 2 3 4 5 6 7,1 1 1 1 1 1 1 1\n"),
+      "8 experts a token");
   has(refusal("# arch=gpt-oss n_layer=6 n_expert=32 n_expert_used=4\n" + rows), "gpt-oss");
   options.model_path.clear();
   options.policies = {"best"};

@@ -4,9 +4,8 @@
 usage: draw_figures.py [--check] [ROOT]
 
 A marker is <!-- figures: NAME --> … <!-- end of figures -->; NAME is a result of `millrace
-kernels`, `millrace floor`, compare_settings.py or compare_peers.py, or `comparisons` for all that
-set millrace beside others. With --check nothing is written: exit 1 if the README says other than
-the results.
+kernels`, `millrace floor`, compare_settings.py or compare_peers.py. With --check nothing is written:
+exit 1 if the README says other than the results.
 """
 
 import json
@@ -77,29 +76,6 @@ def floor(kept):
             + table(["reader", "GB/s", "CPU ms per GB"], rows))
 
 
-def comparison_row(kept):
-    columns = {column["who"]: column for column in kept["columns"]}
-    medians = {who: statistics.median(column["values"]) for who, column in columns.items()}
-    own = medians.pop("millrace")
-    limit = medians.pop(kept["limit"], None) if kept.get("limit") else None
-    peers = ", ".join(f"{who} {columns[who]['version']}: {number(value)}"
-                      for who, value in medians.items())
-    ratio = f"{own / max(medians.values()):.2f}" if medians else ""
-    return [kept["title"], f"{number(own)} {kept['unit']}", peers, ratio,
-            f"{own / limit:.2f}" if limit else ""]
-
-
-def comparisons(all_kept):
-    chosen = [kept for kept in all_kept.values() if kept["kind"] == "comparison"]
-    if not chosen:
-        return "No comparison has been kept yet.\n"
-    chosen.sort(key=lambda kept: kept["name"])
-    places = list(dict.fromkeys(place(kept) for kept in chosen))
-    head = ["what", "millrace", "others", "ratio to the better", "of the limit"]
-    return ("Medians of runs by turns; " + "; ".join(places) + ".\n\n"
-            + table(head, [comparison_row(kept) for kept in chosen]))
-
-
 def settings(kept):
     """Settings of `run` under a memory limit, by turns."""
     rows = []
@@ -130,13 +106,14 @@ def axes(kept):
                      f"{middle['millrace'] / max(others):.2f}" if others else ""])
     head = [f"`{kept['model']}`, {kept['threads']} thread{'s' if kept['threads'] > 1 else ''}",
             "millrace", *(f"{who} {version}" for who, version in versions.items()), "ratio"]
-    return (f"{kept['unit']}, medians of runs by turns, ratio to the better; {place(kept)}.\n\n"
+    rounds = max(len(column["values"]) for columns in kept["rows"].values()
+                 for column in columns.values())
+    runs = f"medians of {rounds} runs by turns" if rounds > 1 else "one run of each"
+    return (f"{kept['unit']}, {runs}, ratio to the better; {place(kept)}.\n\n"
             + table(head, rows))
 
 
 def drawn(name, results):
-    if name == "comparisons":
-        return comparisons(results)
     if name not in results:
         sys.exit(f"README.md: no bench/results/{name}.json for its figures")
     kept = results[name]

@@ -1,15 +1,11 @@
 #!/usr/bin/env python3
-"""Runs measurements by turns and keeps all of their repeats in bench/results/NAME.json.
+"""Keeps what one command measured in bench/results/NAME.json.
 
-usage: record.py NAME --title TEXT [--unit UNIT] [--rounds N] [--limit WHO] RUN...
-       record.py NAME --whole COMMAND...
+usage: record.py NAME COMMAND
 
-RUN is WHO|VERSION|FIGURE|COMMAND: FIGURE is the path of a number in the JSON object that the
-command prints (decode.tokens_per_second), or /REGEX/ whose first group is the number in its
-output; an
-empty VERSION stands for this repository's commit. The runs take turns, ROUNDS times. --limit names
-the one that is a limit and no rival. With --whole the JSON object that one command prints is kept
-as it is. Nothing else should be running. The format of the files: bench/README.md.
+COMMAND prints one JSON object (`millrace kernels --json -q`, `millrace floor --json -q`), which is
+kept as it is, with all its repeats. Nothing else should be running. Other measurements:
+compare_settings.py, compare_peers.py. The format of the files: bench/README.md.
 """
 
 import argparse
@@ -86,35 +82,6 @@ def run(command):
     return done.stdout
 
 
-def figure(path, text):
-    if path.startswith("/"):
-        found = re.findall(path.strip("/"), text)
-        if not found:
-            sys.exit(f"no {path} in: {text[:500]}")
-        return float(found[-1])
-    value = json.loads(text)
-    for key in path.split("."):
-        value = value[key]
-    return float(value)
-
-
-def compare(arguments):
-    columns = []
-    for spec in arguments.runs:
-        who, version, path, command = spec.split("|", 3)
-        columns.append({"who": who, "version": version or commit(), "figure": path,
-                        "command": plain_words(command), "values": [], "run": command})
-    for turn in range(arguments.rounds):
-        for column in columns:
-            value = figure(column["figure"], run(column["run"]))
-            column["values"].append(value)
-            print(f"round {turn + 1}: {column['who']}: {value:.4g} {arguments.unit}", flush=True)
-    for column in columns:
-        del column["run"]
-    return {"kind": "comparison", "title": arguments.title, "unit": arguments.unit,
-            "limit": arguments.limit, "columns": columns}
-
-
 def whole(command):
     text = run(command)
     return {"kind": "whole", "command": plain_words(command), "result": json.loads(text)}
@@ -123,18 +90,11 @@ def whole(command):
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("name")
-    parser.add_argument("--title", default="")
-    parser.add_argument("--unit", default="tokens/s")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--limit")
-    parser.add_argument("--whole")
-    parser.add_argument("runs", nargs="*")
+    parser.add_argument("command")
     arguments = parser.parse_args()
-    if not re.fullmatch(r"[a-z0-9-]+", arguments.name) or bool(arguments.whole) == bool(
-            arguments.runs):
-        parser.error("a name of a-z, 0-9 and -, and either --whole or runs")
-    kept = frame(arguments.name)
-    kept.update(whole(arguments.whole) if arguments.whole else compare(arguments))
+    if not re.fullmatch(r"[a-z0-9-]+", arguments.name):
+        parser.error("a name of a-z, 0-9 and -")
+    kept = frame(arguments.name) | whole(arguments.command)
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{arguments.name}.json"
     path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")

@@ -208,7 +208,6 @@ class Study {
     MILLRACE_ASSIGN(const auto control, counts_of(shuffled_, plan, policy));
     const Sums shuffled = sum(std::span(control).subspan(shuffled_warm_));
     made.shuffled_hit_rate = rate(shuffled.hits, shuffled.requests());
-    made.replays = 2;
     const bool guesses = options_.ahead > 0 && options_.drive_bytes_per_second > 0;
     // A run that guesses keeps some slots for that, if the plan has any to spare.
     const SlotPlan kept = guesses ? without_spares(plan, pool_.top_k) : plan;
@@ -218,7 +217,6 @@ class Study {
     } else {
       MILLRACE_ASSIGN(const auto fewer, counts_of(calls_, kept, policy));
       price(fewer, made);
-      ++made.replays;
     }
     return made;
   }
@@ -294,11 +292,11 @@ std::vector<std::string> policies_of(const ReplayOptions& options) {
 
 // Times and rates that are numbers, and not beyond what any machine has.
 Status check_pricing(const ReplayOptions& options) {
-  constexpr double rate_max = 1e13, seconds_max = 1e6;
+  constexpr double seconds_max = 1e6;
   const double rate = options.drive_bytes_per_second, seconds = options.compute_seconds;
-  if (!(rate >= 0 && rate <= rate_max))
+  if (rate != 0 && !(rate >= replay_rate_min && rate <= replay_rate_max))
     return out_of_range("--drive-gbps", fmt::format("{:g}", rate / 1e9),
-                        fmt::format("above 0 and at most {:g}", rate_max / 1e9));
+                        fmt::format("{:g} to {:g}", replay_rate_min / 1e9, replay_rate_max / 1e9));
   if (!(seconds >= 0 && seconds <= seconds_max))
     return out_of_range("--compute-ms", fmt::format("{:g}", seconds * 1e3),
                         fmt::format("0 to {:g}", seconds_max * 1e3));

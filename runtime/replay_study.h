@@ -14,6 +14,9 @@
 
 namespace millrace {
 
+// Bytes per second that a replay may be priced by.
+inline constexpr double replay_rate_min = 1e6, replay_rate_max = 1e13;
+
 struct ReplayOptions {
   std::string trace_path;
   std::string model_path;             // empty: the figures in the trace, or these
@@ -53,7 +56,6 @@ struct ReplayRow {
   double tokens_per_second = 0;       // hits compute while misses are read, layer by layer
   double tokens_per_second_high = 0;  // everything overlaps
   std::uint64_t priced_slots = 0;     // that bytes and speed are of: guesses take the others
-  std::uint32_t replays = 0;          // of the trace that this row took
 };
 
 struct ReplayStudy {

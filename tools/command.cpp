@@ -1,5 +1,4 @@
 #include "tools/command.h"
-#include "runtime/routing_recorder.h"
 
 #include <fmt/format.h>
 
@@ -18,6 +17,7 @@
 #include "runtime/embedded_model.h"
 #include "runtime/mirror.h"
 #include "runtime/report.h"
+#include "runtime/routing_recorder.h"
 #include "tools/user_folders.h"
 
 namespace millrace::tools {

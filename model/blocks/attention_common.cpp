@@ -53,10 +53,10 @@ class Attend {
     const std::size_t single_jobs = tokens.size() * query.kv_heads * blocks_;
     const bool fits = query.head_dim % 16 == 0 &&
                       query.scratch_floats >= attention_run_floats(query.head_dim, query.value_dim);
-    if (context.panels.kernels(0) != nullptr && fits)
-      run_ = std::clamp<std::size_t>(single_jobs / jobs_min, 1, attention_tokens_max);
-    if (context.panels.kernels(0) != nullptr && fits) shared_ = shared_positions();
-    if (shared_ > 0) run_ = shared_run();
+    if (context.panels.kernels(0) == nullptr || !fits) return;
+    shared_ = shared_positions();
+    run_ = shared_ > 0 ? shared_run()
+                       : std::clamp<std::size_t>(single_jobs / jobs_min, 1, attention_tokens_max);
   }
 
   void run() {
@@ -80,13 +80,13 @@ class Attend {
 
   // Whole parts with which all sequences of the batch begin, if each has one token in it.
   std::size_t shared_positions() const {
-    if (tokens_.size() < 2 || query_.window > 0) return 0;
-    const std::uint64_t line = tokens_.front().state->lineage.line;
+    const SequenceState& begun = *tokens_.front().state;
+    if (tokens_.size() < 2 || query_.window > 0 || begun.kv.moves(layer_)) return 0;
     std::uint32_t positions = Lineage::all;
     for (std::size_t t = 0; t < tokens_.size(); ++t) {
       const SequenceState& state = *tokens_[t].state;
       const bool again = t > 0 && tokens_[t - 1].state == &state;
-      if (again || state.lineage.line != line || state.kv.moves(layer_)) return 0;
+      if (again || state.lineage.line != begun.lineage.line) return 0;
       positions = std::min({positions, state.lineage.positions, tokens_[t].position});
     }
     return positions / attention_part_positions * attention_part_positions;

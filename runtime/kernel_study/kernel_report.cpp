@@ -9,9 +9,9 @@ namespace millrace {
 namespace {
 
 std::string heading(const KernelStudy& study, const ReadLimit& limit) {
-  return fmt::format("  {}, {} thread{}: the read loop does {:.1f} GB/s of {}\n",
+  return fmt::format("  {}, {}: the read loop does {:.1f} GB/s of {}\n",
                      limit.residency == Residency::l2 ? "weights in L2" : "weights from memory",
-                     limit.threads, limit.threads == 1 ? "" : "s", limit.best() / 1e9,
+                     counted(limit.threads, "thread"), limit.best() / 1e9,
                      format_bytes(limit.bytes)) +
          fmt::format("    {:<8} {:<11} {:>6} {:>6} {:>8} {:>8} {:>9}  {}\n", "type", "isa", "GB/s",
                      "share", "by turns", "x scalar",

@@ -258,9 +258,9 @@ class TeamStudy {
 };
 
 std::string cell_text(DType type, Residency residency, unsigned threads, std::uint32_t tokens) {
-  return fmt::format("{} {}, {} thread{}, {} token{}", dtype_info(type).name,
-                     residency == Residency::l2 ? "in L2" : "from memory", threads,
-                     threads == 1 ? "" : "s", tokens, tokens == 1 ? "" : "s");
+  return fmt::format("{} {}, {}, {}", dtype_info(type).name,
+                     residency == Residency::l2 ? "in L2" : "from memory",
+                     counted(threads, "thread"), counted(tokens, "token"));
 }
 
 }  // namespace

@@ -146,6 +146,48 @@ TEST_CASE("engine: two sessions in turn do not touch each other") {
   CHECK(step(*made, a, {1}).logits == expected.front());
 }
 
+TEST_CASE("engine: sessions that began alike, and then went other ways, have their own bits") {
+  const TempFolder folder;
+  TinyShape shape = moe_shape();
+  shape.context = 512;
+  EngineConfig config = tiny_config(folder.write("m.gguf", TinyModel(shape).build()));
+  config.sequences = 2;
+  const auto made = open_engine(config);
+  const std::vector<TokenId> begun = some_ids(300);
+  const std::vector<TokenId> other(begun.rbegin(), begun.rend());
+  const TokenId next[] = {5, 9};
+  const auto alone = [&](std::vector<TokenId> ids, TokenId last) {
+    Session session = new_session(*made);
+    REQUIRE(step(*made, session, std::move(ids)).status);
+    return step(*made, session, {last}).logits;
+  };
+  const auto together = [&](Session& a, Session& b) {
+    std::vector<float> rows[2];
+    const SequenceTokens each[] = {{&a, {&next[0], 1}}, {&b, {&next[1], 1}}};
+    REQUIRE(made->engine->process_together(each, [&](std::size_t i, const float* row) {
+      rows[i].assign(row, row + made->engine->spec().hparams.vocabulary);
+    }));
+    return std::pair(rows[0], rows[1]);
+  };
+  Session a = new_session(*made), b = new_session(*made);
+  REQUIRE(step(*made, a, begun).status);
+  b.take_over(a, begun.size());
+  const auto expected = std::pair(alone(begun, next[0]), alone(begun, next[1]));
+  CHECK(together(a, b) == expected);
+  // The first one begins anew, or goes back and on with other tokens: b's rows are a's no more.
+  a.clear();
+  REQUIRE(step(*made, a, other).status);
+  b.take_over(b, begun.size());
+  CHECK(together(a, b) == std::pair(alone(other, next[0]), expected.second));
+  a.take_over(b, begun.size());
+  a.take_over(a, 100);
+  b.take_over(b, begun.size());
+  REQUIRE(step(*made, a, {other.begin(), other.begin() + 200}).status);
+  std::vector<TokenId> mixed(begun.begin(), begun.begin() + 100);
+  mixed.insert(mixed.end(), other.begin(), other.begin() + 200);
+  CHECK(together(a, b) == std::pair(alone(mixed, next[0]), expected.second));
+}
+
 TEST_CASE("engine: ids outside the vocabulary and tokens past the context are refused, no more") {
   const TempFolder folder;
   EngineConfig config = tiny_config(folder.write("m.gguf", TinyModel(moe_shape()).build()));

@@ -52,8 +52,8 @@ Status refuse_idle(const ReplayFlags& flags) {
 Status price(ReplayFlags& flags) {
   ReplayOptions& options = flags.options;
   MILLRACE_TRY(refuse_idle(flags));
-  if (flags.drive_gbps && !(*flags.drive_gbps >= 1e-3 && *flags.drive_gbps <= 1e4))
-    return out_of_range("--drive-gbps", fmt::format("{:g}", *flags.drive_gbps), "0.001 to 10000");
+  if (flags.drive_gbps && *flags.drive_gbps == 0)  // which options take for "not priced"
+    return out_of_range("--drive-gbps", "0", fmt::format("{:g} or more", replay_rate_min / 1e9));
   if (flags.prefetch != "off") MILLRACE_TRY(make_predictor(flags.prefetch));
   options.ahead = flags.ahead.value_or(ahead_share(flags.prefetch));
   std::string drive_from;
@@ -78,9 +78,7 @@ Status price(ReplayFlags& flags) {
     compute_from = fmt::format("{:g} ms of computing (--compute-ms)", *flags.compute_ms);
   }
   options.expert_share = flags.expert_share.value_or(options.expert_share);
-  if (options.drive_bytes_per_second > 0)
-    options.priced_by = drive_from + ", " + compute_from +
-                        (options.ahead > 0 ? "; without the slots that guesses take" : "");
+  if (options.drive_bytes_per_second > 0) options.priced_by = drive_from + ", " + compute_from;
   return {};
 }
 

@@ -152,6 +152,7 @@ TEST_CASE("engine: sessions that began alike, and then went other ways, have the
   shape.context = 512;
   EngineConfig config = tiny_config(folder.write("m.gguf", TinyModel(shape).build()));
   config.sequences = 2;
+  config.threads = 1;  // more would share out the two instead
   const auto made = open_engine(config);
   const std::vector<TokenId> begun = some_ids(300);
   const std::vector<TokenId> other(begun.rbegin(), begun.rend());

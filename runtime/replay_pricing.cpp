@@ -12,7 +12,6 @@
 #include "runtime/estimate/known_pace.h"
 #include "runtime/estimate/known_routing.h"
 #include "runtime/estimate/predict.h"
-#include "runtime/floor/drive_now.h"
 #include "runtime/machine.h"
 #include "runtime/read_joins.h"
 #include "runtime/run_drives.h"
@@ -36,10 +35,8 @@ Result<ReplayPricing> measure_pricing(const std::string& model_path,
   const std::vector<std::uint32_t> blocks(spec.files.size(), 4096);
   const RangeOfRead rates = [&](std::uint64_t bytes) { return drive_range(own.profile, bytes); };
   const std::uint64_t read_bytes = joined_layout(spec.experts, blocks, rates).largest_read_bytes();
-  choose_pieces(own, {.read_bytes = read_bytes, .block_bytes = blocks.front()});
-  MILLRACE_ASSIGN(const File file, File::open(spec.files.front(), DirectMode::automatic));
-  const FloorFigure now = drive_now(file, own.piece_bytes, own.depth);
-  const DriveRange range = paced(rates(read_bytes), pace, now.bytes_per_second());
+  const double now = ask_now(own, spec.files.front(), read_bytes);
+  const DriveRange range = paced(rates(read_bytes), pace, now);
   const TokenTimes times = token_times(spec, speed);
   ReplayPricing made;
   made.drive_bytes_per_second = range.middle;

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "io/file.h"
 #include "runtime/base/check.h"
 #include "runtime/base/limits.h"
 #include "runtime/base/log.h"
 #include "runtime/base/units.h"
+#include "runtime/floor/drive_now.h"
 
 namespace millrace {
 
@@ -58,6 +60,14 @@ void choose_pieces(RunDrive& drive, const ReadShape& shape) {
   if (shape.piece_bytes != 0) drive.piece_bytes = shape.piece_bytes;
   // A profile may have been measured on a file system with smaller blocks.
   drive.piece_bytes = round_up(drive.piece_bytes, shape.block_bytes);
+}
+
+double ask_now(RunDrive& drive, const std::string& file, std::uint64_t read_bytes) {
+  const auto opened = File::open(file, DirectMode::automatic);
+  if (!opened) return 0;
+  choose_pieces(drive, {.read_bytes = read_bytes,
+                        .block_bytes = std::max<std::uint64_t>(1, opened->block_bytes())});
+  return drive_now(*opened, drive.piece_bytes, drive.depth).bytes_per_second();
 }
 
 void note_shared(std::span<RunDrive> drives) {

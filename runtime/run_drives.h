@@ -43,6 +43,9 @@ std::uint32_t expert_file(std::span<const std::uint32_t> files, bool pool);
 Status look_up(RunDrive& drive, const std::string& file, const std::string& profile_folder);
 // Fills piece and depth.
 void choose_pieces(RunDrive& drive, const ReadShape& shape);
+// What the drive gives at this moment through `file`, in the pieces of a run whose reads have that
+// size (which are filled in); bytes per second, 0: it does not say.
+double ask_now(RunDrive& drive, const std::string& file, std::uint64_t read_bytes);
 // Notes the drives that are the same as an earlier one; tells so in a warning.
 void note_shared(std::span<RunDrive> drives);
 

@@ -2,27 +2,22 @@
 // kernels/isa/README.md. Included by the panels of NEON + dotprod only.
 #pragma once
 
+#include "kernels/isa/dot_products.h"
 #include "kernels/isa/neon_dotprod_super.h"
 #include "kernels/isa/neon_panel.h"
 
 namespace millrace {
 namespace {
 
-struct NeonDotprodPanel : NeonPanelOf<NeonDotprodSuper> {
+struct NeonDotprodDots : NeonPanelOf<NeonDotprodSuper> {
   static constexpr std::size_t panel_tokens = 4;
   static constexpr std::size_t panel_super_tokens = 4;
 
   static I32x16 dot4_i(const I32x16& sum, const B64& w, const B64& a) {
     return map_i([&](int i) { return vdotq_s32(sum.v[i], s8(w.v[i]), s8(a.v[i])); });
   }
-  using Products = I32x16;
-  static constexpr std::size_t products_steps(unsigned /*largest*/) { return 8; }
-  static Products begin_products(const I32x16& sum) { return sum; }
-  static Products add_products(const Products& products, const B64& u, const B64& a) {
-    return dot4_i(products, u, a);
-  }
-  static I32x16 end_products(const I32x16& /*sum*/, const Products& products) { return products; }
 };
+using NeonDotprodPanel = DotProducts<NeonDotprodDots>;
 
 }  // namespace
 }  // namespace millrace

@@ -20,7 +20,6 @@
 #include "runtime/estimate/known_pace.h"
 #include "runtime/estimate/known_routing.h"
 #include "runtime/fixture/fixture.h"
-#include "runtime/floor/drive_now.h"
 #include "runtime/machine.h"
 #include "runtime/presets.h"
 #include "runtime/read_joins.h"
@@ -259,11 +258,7 @@ void Estimator::find_pace() {
 // The drive that the file lies on, as runs and replay ask it; a shape has no file to read.
 void Estimator::ask_drive() {
   if (model_.shape) return;
-  const auto file = File::open(model_.spec.files.front(), DirectMode::automatic);
-  if (!file) return;
-  choose_pieces(drive_, {.read_bytes = layout_.largest_read_bytes(),
-                         .block_bytes = std::max<std::uint64_t>(1, file->block_bytes())});
-  estimate_.drive_now = drive_now(*file, drive_.piece_bytes, drive_.depth).bytes_per_second();
+  estimate_.drive_now = ask_now(drive_, model_.spec.files.front(), layout_.largest_read_bytes());
 }
 
 std::string Estimator::drive_source() const {

@@ -4,8 +4,8 @@
 usage: draw_figures.py [--check] [ROOT]
 
 A marker is <!-- figures: NAME --> … <!-- end of figures -->; NAME is a result of `millrace
-kernels`, `millrace floor`, compare_settings.py or compare_peers.py. With --check nothing is written:
-exit 1 if the README says other than the results.
+kernels`, `millrace floor`, compare_settings.py or compare_peers.py. With --check nothing is
+written: exit 1 if the README says other than the results.
 """
 
 import json

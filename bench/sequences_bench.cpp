@@ -1,5 +1,6 @@
 // Speed of one sequence and of several: as bench/peers measures a peer, with the same tokens and
-// the same JSON keys, so that compare_peers.py sets both side by side. Greedy; one JSON object on stdout.
+// the same JSON keys, so that compare_peers.py sets both side by side. Greedy; one JSON object on
+// stdout.
 //
 //   sequences_bench [-t THREADS] [-ub TOKENS] MODEL MODE NUMBERS...
 //     decode  TOKENS [PROMPT]           one sequence

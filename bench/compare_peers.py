@@ -2,13 +2,14 @@
 """millrace beside other engines on one model in memory: the same tokens, the same axes, by turns.
 
 usage: compare_peers.py BENCH MODEL --peer WHO|VERSION|PROGRAM [--peer …] [--threads N] [--rounds N]
-                        [--keep-as NAME] AXIS...
+                        [--warm TOKENS] [--keep-as NAME] AXIS...
 
 BENCH is sequences_bench; PROGRAM is bench/peers/peer.cpp built against that engine, with its
 settings behind it ("…/peer RTR=1"). AXIS is a mode of both with its numbers: "decode 128 5",
-"prefill 64 256 512", "batch 32 64", "agents 8 1024 32", "turns 8 1024 40 32 48". Prints medians in
-tokens per second; --keep-as NAME keeps all repeats in bench/results/NAME.json. Nothing else should
-be running.
+"prefill 64 256 512", "batch 32 64", "agents 8 1024 32", "turns 8 1024 40 32 48". With --warm a
+prompt of so many tokens goes first and is forgotten, so that experts are in memory. Prints medians
+in tokens per second; --keep-as NAME keeps all repeats in bench/results/NAME.json. Nothing else
+should be running.
 """
 
 import argparse
@@ -56,13 +57,15 @@ def measure(command):
 def engines(options):
     """who: its version and the command of an axis."""
     threads = str(options.threads)
-    found = {"millrace": (commit(), lambda axis: [options.bench, "-t", threads, options.model,
-                                                  *axis.split()])}
+    warm = ["-w", str(options.warm)] if options.warm else []
+    found = {"millrace": (commit(), lambda axis: [options.bench, "-t", threads, *warm,
+                                                  options.model, *axis.split()])}
     for spec in options.peer:
         who, version, program = spec.split("|", 2)
         words = shlex.split(program)
         found[who] = (version, lambda axis, words=words: [
-            words[0], options.model, *axis.split(), f"THREADS={threads}", *words[1:]])
+            words[0], options.model, *axis.split(), f"THREADS={threads}", f"WARM={options.warm}",
+            *words[1:]])
     return found
 
 
@@ -111,6 +114,7 @@ def main():
     parser.add_argument("--peer", action="append", default=[])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--warm", type=int, default=0, metavar="TOKENS")
     parser.add_argument("--keep-as", metavar="NAME")
     options = parser.parse_intermixed_args()
     show(compare(options))

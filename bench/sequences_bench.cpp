@@ -2,12 +2,13 @@
 // the same JSON keys, so that compare_peers.py sets both side by side. Greedy; one JSON object on
 // stdout.
 //
-//   sequences_bench [-t THREADS] [-ub TOKENS] MODEL MODE NUMBERS...
+//   sequences_bench [-t THREADS] [-ub TOKENS] [-w TOKENS] MODEL MODE NUMBERS...
 //     decode  TOKENS [PROMPT]           one sequence
 //     prefill TOKENS [TOKENS ...]       one prompt of each length, in an empty session
 //     batch   SEQUENCES TOKENS          each with a prompt of 8 of its own
 //     agents  SEQUENCES PREFIX TOKENS   a shared prefix, then decode in step
 //     turns   SEQUENCES PREFIX TURNS GENERATED GIVEN
+//   -w: first a prompt of so many, which is forgotten: its experts are in memory then.
 //   MODEL may be - for the embedded one. `ids_hash`: of all tokens that came out, so that speed
 //   cannot come from doing less.
 #include <fmt/format.h>
@@ -156,6 +157,12 @@ Json rate(double count, double seconds) {
 
 std::uint32_t prompt_tokens(const Numbers& n) { return n.size() > 1 ? n[1] : 5; }
 
+void warm(Measured& model, std::uint32_t count) {
+  if (count == 0) return;
+  model.prefill(0, count);
+  model.clear(0);
+}
+
 void run_decode(Measured& model, const Numbers& n, Json& out) {
   const std::uint32_t prompt = prompt_tokens(n);
   out.set("prefill", rate(prompt, model.prefill(0, prompt)));
@@ -236,13 +243,15 @@ int main(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   EngineConfig config;
   config.threads = 2;
+  std::uint32_t warm_tokens = 0;
   for (; words.size() > 2 && words[0].starts_with('-') && words[0] != "-";
        words.erase(words.begin(), words.begin() + 2)) {
     if (words[0] == "-t") config.threads = number(words[1]);
     else if (words[0] == "-ub") config.batch_tokens = number(words[1]);
+    else if (words[0] == "-w") warm_tokens = number(words[1]);
     else die("no flag " + words[0]);
   }
-  if (words.size() < 3) die("usage: sequences_bench [-t N] [-ub N] MODEL MODE NUMBERS...");
+  if (words.size() < 3) die("usage: sequences_bench [-t N] [-ub N] [-w N] MODEL MODE NUMBERS...");
   const Mode& mode = find_mode(words[1]);
   Numbers numbers;
   for (std::size_t i = 2; i < words.size(); ++i) numbers.push_back(number(words[i]));
@@ -250,8 +259,9 @@ int main(int argc, char** argv) {
   const bool one = mode.run == run_decode || mode.run == run_prefill;
   config.model_path = words[0] == "-" ? must(embedded_model_path()) : words[0];
   config.sequences = one ? 1 : numbers[0];
-  config.context = mode.context(numbers);
+  config.context = std::max(mode.context(numbers), warm_tokens);
   Measured model(config);
+  warm(model, warm_tokens);
   Json out = Json::object();
   out.set("peer", "millrace").set("mode", mode.name).set("threads", model.threads());
   out.set("kernels", model.kernels()).set("load_seconds", model.load_seconds());

@@ -120,6 +120,15 @@ template <class Isa, class Format>
   else return Isa::reduce_quads(sums);
 }
 
+// Each block's dot with the activations.
+template <class Isa, class Format>
+[[gnu::always_inline]] inline typename Isa::I32x16 block_dots(const typename Isa::I32x16 (&sums)[4],
+                                                              const GroupActivations<Isa>& x) {
+  const auto sum = block_sums<Isa, Format>(sums);
+  if constexpr (Format::template offset<Isa> != 0) return Isa::sub_i(sum, x.surplus);
+  else return sum;
+}
+
 // Adds the group's 16 products to acc; `sums` are the dots of the four quads, `joined` the scales
 // of both sides.
 template <class Isa, class Format>
@@ -127,24 +136,30 @@ template <class Isa, class Format>
                                                 const GroupScales<Isa>& joined,
                                                 const GroupActivations<Isa>& x,
                                                 GroupSums<Isa>& acc) {
-  auto sum = block_sums<Isa, Format>(sums);
-  if constexpr (Format::template offset<Isa> != 0) sum = Isa::sub_i(sum, x.surplus);
-  acc.products = Isa::fma(Isa::to_f32(sum), joined.scale, acc.products);
+  const auto dots = block_dots<Isa, Format>(sums, x);
+  acc.products = Isa::fma(Isa::to_f32(dots), joined.scale, acc.products);
   if constexpr (has_minima<Isa, Format>) acc.minima = Isa::fma(x.sum, joined.minimum, acc.minima);
 }
 
-// One row, one token, one group; weights go straight from memory into the dot. Only the first
-// `quads` quads hold blocks of the row.
+// The dots of a group's quads; weights go straight from memory into them. Only the first `quads`
+// quads hold blocks of the row.
 template <class Isa, class Format, int quads = 4>
-[[gnu::always_inline]] inline void dot_group(const std::byte* group, const GroupActivations<Isa>& x,
-                                             const GroupScales<Isa>& joined, GroupSums<Isa>& acc) {
-  typename Isa::I32x16 sums[4];
+[[gnu::always_inline]] inline void dot_quads(const std::byte* group, const GroupActivations<Isa>& x,
+                                             typename Isa::I32x16 (&sums)[4]) {
   for (int quad = quads; quad < 4; ++quad) sums[quad] = Isa::zero_i();
   for (int quad = 0; quad < quads; ++quad) {
     typename Isa::B64 lo, hi;
     Format::template codes<Isa>(group + 4 * quad * Format::block_bytes, lo, hi);
     sums[quad] = Format::template dot<Isa>(lo, x.q.lo[quad], hi, x.q.hi[quad]);
   }
+}
+
+// One row, one token, one group.
+template <class Isa, class Format, int quads = 4>
+[[gnu::always_inline]] inline void dot_group(const std::byte* group, const GroupActivations<Isa>& x,
+                                             const GroupScales<Isa>& joined, GroupSums<Isa>& acc) {
+  typename Isa::I32x16 sums[4];
+  dot_quads<Isa, Format, quads>(group, x, sums);
   finish_group<Isa, Format>(sums, joined, x, acc);
 }
 

@@ -6,7 +6,8 @@
 //          peer MODEL batch   SEQUENCES TOKENS       each with a prompt of 8 of its own
 //          peer MODEL agents  SEQUENCES PREFIX TOKENS   a shared prefix, then decode in step
 //          peer MODEL turns   SEQUENCES PREFIX TURNS GENERATED GIVEN
-// and NAME=NUMBER behind these: THREADS (2), UB (512), CONTEXT (by mode), REPACK=0, MMAP=0,
+// and NAME=NUMBER behind these: THREADS (2), UB (512), WARM (0: tokens of a prompt that goes first
+// and is forgotten), CONTEXT (by mode), REPACK=0, MMAP=0,
 // UNIFIED=0; with -DIK also RTR=1 (repack while loading), THP=1, DEFER=1, PREFETCH=1 (experts ahead
 // of a mapped model)
 #include <llama.h>
@@ -248,6 +249,12 @@ void run_turns(Peer& peer, Tokens& tokens, const std::vector<int>& n) {
   std::printf(", \"wall_seconds\": %.6f", seconds_since(start));
 }
 
+void warm(Peer& peer, Tokens& tokens, int count) {
+  if (count == 0) return;
+  prefill(peer, tokens, 0, count);
+  peer.clear();
+}
+
 struct Mode {
   const char* name;
   std::size_t numbers;
@@ -286,8 +293,10 @@ int main(int argc, char** argv) {
     if (std::string(argv[2]) != mode.name) continue;
     if (numbers.size() < mode.numbers) fail("too few numbers");
     const bool one = mode.run == run_decode || mode.run == run_prefill;
-    Peer peer(argv[1], mode.context(numbers), one ? 1 : numbers[0]);
+    const int context = std::max(mode.context(numbers), setting("WARM", 0));
+    Peer peer(argv[1], context, one ? 1 : numbers[0]);
     Tokens tokens(peer.vocabulary());
+    warm(peer, tokens, setting("WARM", 0));
     std::printf("{\"peer\": \"%s\", \"mode\": \"%s\", \"threads\": %d, \"load_seconds\": %.3f, ",
                 PEER_NAME, mode.name, setting("THREADS", 2), peer.load_seconds());
     mode.run(peer, tokens, numbers);

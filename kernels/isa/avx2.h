@@ -479,6 +479,40 @@ struct Avx2 {
                           _mm256_setr_epi32(2, 6, 10, 14, 3, 7, 11, 15)};
     return from_bits(and_i(bits(a), less_i(block, set1_i(static_cast<std::int32_t>(n)))));
   }
+  // Sums of neighbouring pairs of a's lanes, then of b's, in each half.
+  static __m256 pair_up(__m256 a, __m256 b) {
+    return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd));
+  }
+  // Adds lanes two apart: a's, then b's, in each half.
+  static __m256 fold_two_apart(__m256 a, __m256 b) {
+    return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x44), _mm256_shuffle_ps(a, b, 0xee));
+  }
+  // The two halves of a's sum and of b's, added.
+  static __m256 fold_halves(__m256 a, __m256 b) {
+    return _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+  }
+  // Lane 4j + q has block 4q + j, so blocks 8, 4, 2 and 1 apart are lanes 2, 1, 8 and 4 apart.
+  template <std::size_t together>
+  static void group_sums(const F32x16 (&v)[4], float* out) {
+    if constexpr (together == 1) {
+      const auto by4 = [](__m256 a, __m256 b, __m256 c, __m256 d) {
+        return pair_up(fold_two_apart(a, b), fold_two_apart(c, d));
+      };
+      const __m256 by2 = _mm256_add_ps(by4(v[0].lo, v[1].lo, v[2].lo, v[3].lo),
+                                       by4(v[0].hi, v[1].hi, v[2].hi, v[3].hi));
+      _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(by2), _mm256_extractf128_ps(by2, 1)));
+    } else if constexpr (together == 2) {
+      const auto by2 = [](const F32x16& a, const F32x16& b) {
+        return _mm256_add_ps(pair_up(a.lo, b.lo), pair_up(a.hi, b.hi));
+      };
+      _mm256_storeu_ps(out, fold_halves(by2(v[0], v[1]), by2(v[2], v[3])));
+    } else {
+      static_assert(together == 4);
+      for (int i = 0; i < 4; i += 2)
+        _mm256_storeu_ps(out + 8 * i / 2, fold_halves(_mm256_add_ps(v[i].lo, v[i].hi),
+                                                      _mm256_add_ps(v[i + 1].lo, v[i + 1].hi)));
+    }
+  }
 
   // --- exp and attention ---
   static F32x16 scale_by_power(const F32x16& x, const F32x16& power) {

@@ -28,9 +28,9 @@ DOTS = ("vpmaddubsw", "vpdpbusd")
 # Type -> part of the table, its product for one token (the first argument is the policy), and the
 # bytes of weights of 256 codes.
 LOOPS = {
-    "MXFP4": ("table", "matvec_in_order", "FormatMxfp4", 8 * 17),
-    "Q4_0": ("table", "matvec_in_order", "CentredBlocks<BlockQ4_0, false, 8>", 8 * 18),
-    "Q8_0": ("table", "matvec_in_order", "FormatQ8_0", 8 * 34),
+    "MXFP4": ("table", "matvec_whole", "FormatMxfp4", 8 * 17),
+    "Q4_0": ("table", "matvec_whole", "CentredBlocks<BlockQ4_0, false, 8>", 8 * 18),
+    "Q8_0": ("table", "matvec_whole", "FormatQ8_0", 8 * 34),
     "Q4_K": ("super", "matvec_super", "FormatQ4_K", 144),
     "Q6_K": ("super", "matvec_super", "FormatQ6_K", 210),
     "IQ4_XS": ("super", "matvec_super", "FormatIQ4_XS", 136),

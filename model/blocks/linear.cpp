@@ -15,16 +15,20 @@ namespace {
 constexpr std::size_t range_work_bytes = 96 * 1024;
 // Float panels have four times the bytes of a token to bring into order for each range.
 constexpr std::size_t float_panel_rows = 128;
+// Panels bring all tokens into order for each range, so that a few ranges per thread are enough.
+constexpr std::size_t panel_ranges_per_thread = 3;
 
-std::size_t row_grain(const Matrix& weights, std::size_t tokens) {
+std::size_t row_grain(const BlockContext& context, const Matrix& weights, std::size_t tokens) {
   const std::size_t row =
       weights.input_step > 0 ? dtype_row_bytes(weights.type, weights.columns) : weights.row_bytes;
   const std::size_t work = row * std::max<std::size_t>(1, tokens);
   // A column's rows lie together: two lines of the cache at least, or memory's order is lost.
   if (weights.type == DType::awq)
     return round_up(std::max<std::size_t>(1, range_work_bytes / work), 2 * awq_chunk_rows);
-  const std::size_t unit = tokens < panel_tokens_min ? 16 : panel_tile_rows;
-  return round_up(std::max<std::size_t>(1, range_work_bytes / work), unit);
+  const std::size_t least = std::max<std::size_t>(1, range_work_bytes / work);
+  if (tokens < panel_tokens_min) return round_up(least, 16);
+  const std::size_t ranges = context.parallel.workers() * panel_ranges_per_thread;
+  return round_up(std::max(least, weights.rows / ranges), panel_tile_rows);
 }
 
 // Products of up to `tile_tokens` tokens with up to `tile_rows` rows of a matrix whose columns lie
@@ -94,7 +98,7 @@ void linear(const BlockContext& context, const Matrix& weights, const Activation
   const auto run = [&](auto matmul, auto panel_matmul, const auto& batch) {
     MILLRACE_CHECK(matmul != nullptr);
     context.parallel.for_ranges(
-        weights.rows, row_grain(weights, tokens),
+        weights.rows, row_grain(context, weights, tokens),
         [&](std::size_t begin, std::size_t end, unsigned worker) {
           if (panel_matmul != nullptr)
             begin += panel_matmul(row_range(weights, begin, end), batch, tokens, y + begin,
@@ -127,7 +131,7 @@ void linear_f32(const BlockContext& context, const Matrix& weights, const Activa
       tokens < panel_tokens_min || by_inputs ? nullptr : context.panels.kernels(weights.columns);
   const PanelF32 panel_matmul =
       panels == nullptr ? nullptr : panels->f32[static_cast<std::size_t>(weights.type)];
-  const std::size_t grain = std::max(row_grain(weights, tokens),
+  const std::size_t grain = std::max(row_grain(context, weights, tokens),
                                      panel_matmul == nullptr ? 0 : std::size_t{float_panel_rows});
   context.parallel.for_ranges(
       weights.rows, grain, [&](std::size_t begin, std::size_t end, unsigned worker) {

@@ -4,8 +4,8 @@
 usage: draw_figures.py [--check] [ROOT]
 
 A marker is <!-- figures: NAME --> … <!-- end of figures -->; NAME is a result of `millrace
-kernels`, `millrace floor`, compare_settings.py or compare_peers.py. With --check nothing is
-written: exit 1 if the README says other than the results.
+kernels`, `millrace floor`, compare_settings.py, compare_peers.py or scaling.py. With --check
+nothing is written: exit 1 if the README says other than the results.
 """
 
 import json
@@ -113,6 +113,23 @@ def axes(kept):
             + table(head, rows))
 
 
+def scaling(kept):
+    """What a token costs as something grows, beside its limit."""
+    rows = []
+    for axis, values in kept["rows"].items():
+        for value, one in values.items():
+            cost = statistics.median(one["ms"])
+            limits = one.get("limit_ms")
+            share = statistics.median(limit / ms for limit, ms in zip(limits, one["ms"])) \
+                if limits else None
+            rows.append([axis, value, number(cost), number(1000 / cost),
+                         f"{share:.2f}" if limits else ""])
+    head = ["what grows", "", "ms per token", "tokens/s", "share of the limit"]
+    rounds = max(len(one["ms"]) for values in kept["rows"].values() for one in values.values())
+    return (f"`{kept['model']}`, medians of {rounds} rounds; limit: the weights of a token at the"
+            f" speed of the plain read loop; {place(kept)}.\n\n" + table(head, rows))
+
+
 def drawn(name, results):
     if name not in results:
         sys.exit(f"README.md: no bench/results/{name}.json for its figures")
@@ -121,6 +138,8 @@ def drawn(name, results):
         return settings(kept)
     if kept["kind"] == "axes":
         return axes(kept)
+    if kept["kind"] == "scaling":
+        return scaling(kept)
     return {"kernels": kernels, "floor": floor}[name](kept)
 
 

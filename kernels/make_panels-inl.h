@@ -36,6 +36,8 @@ consteval void add_float_panels(PanelKernels& table, DType type) {
 template <class Isa>
 consteval PanelKernels make_panels() {
   PanelKernels table{};
+  table.tokens_min = Isa::panel_tokens_min;
+  table.float_tokens_min = 6;
   add_float_panels<Isa, FormatF32>(table, DType::f32);
   add_float_panels<Isa, FormatF16>(table, DType::f16);
   add_float_panels<Isa, FormatBf16>(table, DType::bf16);

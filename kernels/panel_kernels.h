@@ -45,6 +45,10 @@ constexpr std::size_t attention_run_floats(std::size_t head_dim, std::size_t val
 using AttentionTokensKernel = void (*)(const AttentionArgs& args, const AttentionRun& run);
 
 struct PanelKernels {
+  // At least so many tokens make up for the unpacking (measured: kernels/README.md); of f32 the
+  // second.
+  std::size_t tokens_min;
+  std::size_t float_tokens_min;
   PanelQ8 q8[dtype_count];  // nullptr where there is none
   PanelQ8Super q8_super[dtype_count];
   PanelF32 f32[dtype_count];
@@ -58,8 +62,6 @@ const PanelKernels* find_panel_kernels(const KernelTable& kernels) noexcept;
 
 // A multiple of every ISA's tile: ranges of rows that are multiples of it leave nothing over.
 inline constexpr std::size_t panel_tile_rows = 32;
-// At least so many tokens make up for the unpacking (measured: kernels/README.md).
-inline constexpr std::size_t panel_tokens_min = 6;
 
 // Room for the tokens that a panel meets before the next one is unpacked: about 60 to 96, of floats
 // 24 to 36.

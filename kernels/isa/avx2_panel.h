@@ -16,6 +16,7 @@ struct Avx2PanelOf : Base {
   static constexpr std::size_t turned_heads = 1;
   static constexpr std::size_t panel_super_tokens = 3;
   static constexpr std::size_t panel_float_tokens = 6;
+  static constexpr std::size_t panel_tokens_min = 2;
 
   static void transpose_half(__m256i& a, __m256i& b, __m256i& c, __m256i& d) {
     const __m256i ab_low = _mm256_unpacklo_epi32(a, b);

@@ -13,6 +13,7 @@ struct NeonPanelOf : Base {
   static constexpr std::size_t panels = 1;
   static constexpr std::size_t turned_heads = 2;
   static constexpr std::size_t panel_float_tokens = 6;
+  static constexpr std::size_t panel_tokens_min = 6;
 
   static void transpose_words(B64 (&v)[4]) {
     for (int j = 0; j < 4; ++j) {

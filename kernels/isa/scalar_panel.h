@@ -13,6 +13,7 @@ struct ScalarPanel : ScalarSuper {
   static constexpr std::size_t turned_heads = 2;  // heads of a tile of scores, a power of two
   static constexpr std::size_t panel_super_tokens = 2;
   static constexpr std::size_t panel_float_tokens = 2;  // with one panel
+  static constexpr std::size_t panel_tokens_min = 6;
 
   // Word q of lane j of v[d] becomes word d of lane j of v[q].
   static void transpose_words(B64 (&v)[4]) {

@@ -18,7 +18,8 @@ constexpr std::size_t float_panel_rows = 128;
 // Panels bring all tokens into order for each range, so that a few ranges per thread are enough.
 constexpr std::size_t panel_ranges_per_thread = 3;
 
-std::size_t row_grain(const BlockContext& context, const Matrix& weights, std::size_t tokens) {
+std::size_t row_grain(const BlockContext& context, const Matrix& weights, std::size_t tokens,
+                      bool panels) {
   const std::size_t row =
       weights.input_step > 0 ? dtype_row_bytes(weights.type, weights.columns) : weights.row_bytes;
   const std::size_t work = row * std::max<std::size_t>(1, tokens);
@@ -26,7 +27,7 @@ std::size_t row_grain(const BlockContext& context, const Matrix& weights, std::s
   if (weights.type == DType::awq)
     return round_up(std::max<std::size_t>(1, range_work_bytes / work), 2 * awq_chunk_rows);
   const std::size_t least = std::max<std::size_t>(1, range_work_bytes / work);
-  if (tokens < panel_tokens_min) return round_up(least, 16);
+  if (!panels) return round_up(least, 16);
   const std::size_t ranges = context.parallel.workers() * panel_ranges_per_thread;
   return round_up(std::max(least, weights.rows / ranges), panel_tile_rows);
 }
@@ -93,12 +94,11 @@ void linear(const BlockContext& context, const Matrix& weights, const Activation
     return multiply(context, {&alone, 1});
   }
   const auto id = static_cast<std::size_t>(weights.type);
-  const PanelKernels* const panels =
-      tokens < panel_tokens_min ? nullptr : context.panels.kernels(weights.columns);
+  const PanelKernels* const panels = context.panels.kernels(weights.columns, tokens);
   const auto run = [&](auto matmul, auto panel_matmul, const auto& batch) {
     MILLRACE_CHECK(matmul != nullptr);
     context.parallel.for_ranges(
-        weights.rows, row_grain(context, weights, tokens),
+        weights.rows, row_grain(context, weights, tokens, panel_matmul != nullptr),
         [&](std::size_t begin, std::size_t end, unsigned worker) {
           if (panel_matmul != nullptr)
             begin += panel_matmul(row_range(weights, begin, end), batch, tokens, y + begin,
@@ -128,10 +128,10 @@ void linear_f32(const BlockContext& context, const Matrix& weights, const Activa
   const F32Batch batch = x.f32(first, step);
   const bool by_inputs = weights.input_step > 0 && weights.scales == nullptr;
   const PanelKernels* const panels =
-      tokens < panel_tokens_min || by_inputs ? nullptr : context.panels.kernels(weights.columns);
+      by_inputs ? nullptr : context.panels.kernels(weights.columns, tokens, true);
   const PanelF32 panel_matmul =
       panels == nullptr ? nullptr : panels->f32[static_cast<std::size_t>(weights.type)];
-  const std::size_t grain = std::max(row_grain(context, weights, tokens),
+  const std::size_t grain = std::max(row_grain(context, weights, tokens, panel_matmul != nullptr),
                                      panel_matmul == nullptr ? 0 : std::size_t{float_panel_rows});
   context.parallel.for_ranges(
       weights.rows, grain, [&](std::size_t begin, std::size_t end, unsigned worker) {

@@ -188,8 +188,9 @@ void ActivationSample::multiply(const KernelTable& kernels, const PanelScratch& 
                                 bool unrounded, const WeightRows& weights, std::size_t tokens,
                                 float* y) const {
   const auto id = static_cast<std::size_t>(type);
-  const PanelKernels* const many =
-      tokens < panel_tokens_min ? nullptr : panels.kernels(weights.columns);
+  const bool floats =
+      unrounded || (kernels.matmul_q8_super[id] == nullptr && kernels.matmul_q8[id] == nullptr);
+  const PanelKernels* const many = panels.kernels(weights.columns, tokens, floats);
   const auto run = [&](auto matmul, auto panel_matmul, const auto& batch) {
     WeightRows rest = weights;
     if (panel_matmul != nullptr) {
@@ -200,11 +201,11 @@ void ActivationSample::multiply(const KernelTable& kernels, const PanelScratch& 
     }
     if (rest.rows > 0) matmul(rest, batch, tokens, y + weights.rows - rest.rows, weights.rows);
   };
-  if (!unrounded && kernels.matmul_q8_super[id] != nullptr)
+  if (!floats && kernels.matmul_q8_super[id] != nullptr)
     run(kernels.matmul_q8_super[id], many == nullptr ? nullptr : many->q8_super[id],
         Q8SuperBatch{super_q_.data(), super_scale_.data(), super_sum_.data(), super_stride_,
                      super_stride_ / 256});
-  else if (!unrounded && kernels.matmul_q8[id] != nullptr)
+  else if (!floats)
     run(kernels.matmul_q8[id], many == nullptr ? nullptr : many->q8[id],
         Q8Batch{q_.data(), scale_.data(), sum_.data(), stride_, stride_ / 32});
   else

@@ -49,6 +49,7 @@ class Scaling:
         self.loop = ["--size", "2M", "--repeats", "1"] if small else ["--size", "1G"]
 
     def make(self, **numbers):
+        self.path.unlink(missing_ok=True)
         flags = [f"--{name.replace('_', '-')}={value}"
                  for name, value in (self.shape | numbers).items()]
         output([self.options.millrace, "fixture", self.path, "--shape", "qwen3-30b-a3b", "--type",

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstring>
-#include <numeric>
 #include <type_traits>
 
 #include "kernels/formats/mxfp4-inl.h"
@@ -49,7 +48,8 @@ inline constexpr std::size_t ordered_groups_max = 24;  // 12288 columns
 template <class Format>
 std::size_t rows_of_stream(const WeightRows& weights) {
   const std::size_t blocks = weights.columns / 32;
-  const std::size_t rows = group_blocks / std::gcd(blocks, group_blocks);
+  const std::size_t even = blocks & (~blocks + 1);  // the largest power of two that divides blocks
+  const std::size_t rows = even < group_blocks ? group_blocks / even : 1;
   const bool close = weights.row_bytes == blocks * Format::block_bytes;
   const bool fits = rows * blocks <= ordered_groups_max * group_blocks;
   return close && fits && blocks >= group_blocks ? rows : 1;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/dispatch.h"
+#include "model/blocks/panel_memory.h"
 #include "runtime/kernel_study/weight_sample.h"
 
 namespace {
@@ -20,6 +21,7 @@ struct Call {
   const KernelTable* kernels;
   DType type;
   std::size_t tokens;
+  PanelScratch panels;
 };
 
 }  // namespace
@@ -28,19 +30,21 @@ struct Call {
 extern "C" [[gnu::noinline]] void counted_product(const Call& call,
                                                   const ActivationSample& activations,
                                                   const WeightRows& weights, float* y) {
-  activations.multiply(*call.kernels, {}, call.type, false, weights, call.tokens, y);
+  activations.multiply(*call.kernels, call.panels, call.type, false, weights, call.tokens, y);
 }
 
 namespace {
 
 void count(const KernelTable& kernels, DType type, std::size_t tokens) {
-  const std::size_t rows = tokens == 1 ? 64 : 16;
+  const std::size_t rows = tokens == 1 ? 64 : panel_tile_rows;
   const WeightSample sample(type, columns, rows * dtype_row_bytes(type, columns));
   std::vector<std::byte> weights(sample.bytes());
   sample.fill(weights.data(), 1);
   const ActivationSample activations(*supported_kernels().front(), columns, tokens);
   std::vector<float> y(tokens * sample.rows());
-  counted_product({&kernels, type, tokens}, activations, sample.view(weights.data()), y.data());
+  const PanelMemory panels(kernels, columns, 1);
+  counted_product({&kernels, type, tokens, panels.view()}, activations, sample.view(weights.data()),
+                  y.data());
   std::printf("%s %zu %zu\n", dtype_info(type).name, tokens,
               static_cast<std::size_t>(sample.bytes()));
 }

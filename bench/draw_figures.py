@@ -126,7 +126,8 @@ def scaling(kept):
                          f"{share:.2f}" if limits else ""])
     head = ["what grows", "", "ms per token", "tokens/s", "share of the limit"]
     rounds = max(len(one["ms"]) for values in kept["rows"].values() for one in values.values())
-    return (f"`{kept['model']}`, medians of {rounds} rounds; limit: the weights of a token at the"
+    runs = f"medians of {rounds} rounds" if rounds > 1 else "one round"
+    return (f"`{kept['model']}`, {runs}; limit: the weights of a token at the"
             f" speed of the plain read loop; {place(kept)}.\n\n" + table(head, rows))
 
 

@@ -29,7 +29,7 @@ std::size_t row_grain(const BlockContext& context, const Matrix& weights, std::s
   const std::size_t least = std::max<std::size_t>(1, range_work_bytes / work);
   if (!panels) return round_up(least, 16);
   const std::size_t ranges = context.parallel.workers() * panel_ranges_per_thread;
-  return round_up(std::max(least, weights.rows / ranges), panel_tile_rows);
+  return round_up(std::max(least, (weights.rows + ranges - 1) / ranges), panel_tile_rows);
 }
 
 // Products of up to `tile_tokens` tokens with up to `tile_rows` rows of a matrix whose columns lie

@@ -1,4 +1,5 @@
 #include <catch2/catch.hpp>
+#include <numeric>
 #include <string>
 
 #include "kernels/dispatch.h"
@@ -114,6 +115,23 @@ TEST_CASE("matmul q8: zero, denormal, infinite and NaN weight scales give the ca
         for (const std::size_t tokens : {1, 5})
           check_q8(
               w, Activations(w.type, Random(++seed).floats(tokens * w.columns), tokens, w.columns));
+      }
+    }
+  }
+}
+
+// Rows that end within a group of 16 blocks, and as many of them as make up whole groups, go
+// through one product together: none may see another's scales, and a zero keeps its sign.
+TEST_CASE("matmul q8: one token, rows that share groups with their neighbours") {
+  std::uint64_t seed = 150;
+  for (const DType type : block_types) {
+    for (const Scales scales : {Scales::ordinary, Scales::denormal, Scales::extreme}) {
+      for (const std::size_t blocks : {4, 8, 17, 18, 20, 23, 24, 28, 40, 72}) {
+        const std::size_t together = 16 / std::gcd(blocks, std::size_t{16});
+        Weights w(type, 2 * together + 3, 32 * blocks, scales, ++seed);
+        for (const double magnitude : {1.0, 1e-28, 1e-42})
+          check_q8(w, Activations(w.type, Random(++seed).floats(w.columns, -magnitude, magnitude),
+                                  1, w.columns));
       }
     }
   }

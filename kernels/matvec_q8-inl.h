@@ -99,7 +99,8 @@ template <class Isa>
   return Isa::from_bits(Isa::xor_i(Isa::bits(a), Isa::bits(Isa::first_blocks(a, n))));
 }
 
-// Adds the first `n` blocks of a shared group (`last`: those behind them) to a row.
+// Adds the first `n` blocks of a shared group (`last`: those behind them) to a row. The others'
+// dots are numbers, so that a scale of +0 takes them out, and no lane is ever -0 (a dot is whole).
 template <class Isa, class Format, bool last>
 [[gnu::always_inline]] inline void add_part(const SharedGroup<Isa>& group, std::size_t n,
                                             const GroupActivations<Isa>& x, GroupSums<Isa>& acc) {
@@ -107,9 +108,9 @@ template <class Isa, class Format, bool last>
     if constexpr (last) return last_blocks<Isa>(a, n);
     else return Isa::first_blocks(a, n);
   };
-  acc.products = Isa::fma(part(group.dots), part(group.joined.scale), acc.products);
+  acc.products = Isa::fma(group.dots, part(group.joined.scale), acc.products);
   if constexpr (has_minima<Isa, Format>)
-    acc.minima = Isa::fma(part(x.sum), part(group.joined.minimum), acc.minima);
+    acc.minima = Isa::fma(x.sum, part(group.joined.minimum), acc.minima);
 }
 
 // The whole groups of a row, one behind the other. Moves `group` and `activations` on.
@@ -153,8 +154,7 @@ template <class Isa, class Format>
       group += group_bytes;
       ++activations;
     }
-    // Never -0: some lanes of a row with a partial group are +0.
-    totals.add(Isa::add(joined_sums<Isa, Format>(acc), Isa::zero()));
+    totals.add(joined_sums<Isa, Format>(acc));
   }
 }
 
@@ -233,7 +233,7 @@ template <class Isa, class Format, std::size_t together>
     GroupSums<Isa> acc;
     clear(acc);
     dot_group<Isa, Format>(group, activations, load_joined<Isa, Format>(group, activations), acc);
-    totals.add(Isa::add(joined_sums<Isa, Format>(acc), Isa::zero()));
+    totals.add(joined_sums<Isa, Format>(acc));
   }
   totals.finish();
   return row;

@@ -23,7 +23,7 @@ import sys
 from record import RESULTS, frame
 
 LAYERS = 4
-WARM = 256  # tokens of a prompt that bring experts into memory
+CHOSEN = 16  # times that a prompt chooses each expert, on average, before what is measured
 
 
 def output(command):
@@ -40,6 +40,7 @@ class Scaling:
         self.cores = len(os.sched_getaffinity(0))
         self.path = pathlib.Path(options.folder) / "scaling.gguf"
         self.rows = {}
+        self.model = None
         small = options.small
         self.shape = {"layers": LAYERS} if not small else {
             "layers": 1, "width": 256, "expert_width": 128, "vocabulary": 2048}
@@ -54,12 +55,12 @@ class Scaling:
                  for name, value in (self.shape | numbers).items()]
         output([self.options.millrace, "fixture", self.path, "--shape", "qwen3-30b-a3b", "--type",
                 "mxfp4", "-q", *flags])
+        self.model = json.loads(output([self.options.millrace, "inspect", self.path, "--json"]))
 
     def token_bytes(self):
         """Weights that one token passes over; its row of the embedding is left out."""
-        model = json.loads(output([self.options.millrace, "inspect", self.path, "--json"]))
-        experts = model["experts"]
-        trunk = sum(one["bytes"] for one in model["types"]
+        experts = self.model["experts"]
+        trunk = sum(one["bytes"] for one in self.model["types"]
                     if one["role"] not in ("experts", "embedding"))
         return trunk + experts["layers"] * experts["used"] * experts["bytes_max"]
 
@@ -71,7 +72,9 @@ class Scaling:
                     for limit in json.loads(text)["limits"] if limit["residency"] == "memory")
 
     def milliseconds(self, *words, threads=None):
-        text = output([self.options.bench, "-t", threads or self.cores, "-w", WARM, self.path,
+        experts = self.model["experts"]
+        warm = CHOSEN * experts["count"] // experts["used"]
+        text = output([self.options.bench, "-t", threads or self.cores, "-w", warm, self.path,
                        *words])
         return 1000 / json.loads(text)["decode"]["tokens_per_second"]
 

@@ -120,8 +120,8 @@ TEST_CASE("matmul q8: zero, denormal, infinite and NaN weight scales give the ca
   }
 }
 
-// Rows that end within a group of 16 blocks, and as many of them as make up whole groups, go
-// through one product together: none may see another's scales, and a zero keeps its sign.
+// Rows that end within a group of 16 blocks go through one product together, as many as make up
+// whole groups: none may see another's scales.
 TEST_CASE("matmul q8: one token, rows that share groups with their neighbours") {
   std::uint64_t seed = 150;
   for (const DType type : block_types) {

@@ -6,8 +6,8 @@ usage: scaling.py MILLRACE BENCH FOLDER [--rounds N] [--keep-as NAME] [--small]
 BENCH is sequences_bench. Files in the shape of Qwen3-30B-A3B with 4 layers (MXFP4 experts, Q8_0
 trunk, about 1.8 GB; the last with 512 experts per layer 4 GB) are made in FOLDER and removed one
 by one. All experts are in memory. Beside each thread count and number of experts stands the limit:
-the weights that a token passes over at the speed of the plain read loop, measured in the same
-round. Prints medians, in milliseconds per token; --keep-as NAME keeps all repeats in
+the weights that a token passes over at the speed of the plain read loop, measured just
+before. Prints medians, in milliseconds per token; --keep-as NAME keeps all repeats in
 bench/results/NAME.json. Nothing else should be running. --small: a tiny shape and few steps, to see
 that it works.
 """
@@ -104,14 +104,14 @@ class Scaling:
             self.note("positions before", count, self.milliseconds("decode", self.tokens, count))
 
     def experts(self):
-        loop = self.read_loop(self.cores)
         for axis, changes in (
                 ("experts per token, of 128", [{"experts_used": n} for n in (1, 2, 4, 8, 16)]),
                 ("experts per layer, 8 used", [{"experts": n} for n in (16, 64, 256, 512)])):
             for change in changes:
                 self.make(**change)
+                limit = 1000 * self.token_bytes() / self.read_loop(self.cores)
                 self.note(axis, *change.values(), self.milliseconds("decode", self.tokens, 1),
-                          1000 * self.token_bytes() / loop)
+                          limit)
 
     def run(self):
         for _ in range(self.options.rounds):

@@ -14,17 +14,27 @@
 #include "kernels/matmul_panel_super-inl.h"
 #include "kernels/panel_kernels.h"
 #include "kernels/panel_nvfp4-inl.h"
+#include "kernels/two_tokens-inl.h"
 
 namespace millrace {
 namespace {
 
 template <class Isa, class Format>
+consteval void set_tokens_min(PanelKernels& table, DType type) {
+  constexpr std::size_t least = unpacks_quickly<Format> ? 3 : 2;
+  table.tokens_min[static_cast<std::size_t>(type)] =
+      Isa::panel_tokens_min > least ? Isa::panel_tokens_min : least;
+}
+
+template <class Isa, class Format>
 consteval void add_block_panels(PanelKernels& table, DType type) {
+  set_tokens_min<Isa, Format>(table, type);
   table.q8[static_cast<std::size_t>(type)] = &panel_q8<Isa, Format>;
 }
 
 template <class Isa, class Format>
 consteval void add_super_panels(PanelKernels& table, DType type) {
+  set_tokens_min<Isa, Format>(table, type);
   table.q8_super[static_cast<std::size_t>(type)] = &panel_q8_super<Isa, Format>;
 }
 
@@ -36,7 +46,6 @@ consteval void add_float_panels(PanelKernels& table, DType type) {
 template <class Isa>
 consteval PanelKernels make_panels() {
   PanelKernels table{};
-  table.tokens_min = Isa::panel_tokens_min;
   table.float_tokens_min = 6;
   add_float_panels<Isa, FormatF32>(table, DType::f32);
   add_float_panels<Isa, FormatF16>(table, DType::f16);
@@ -50,6 +59,7 @@ consteval PanelKernels make_panels() {
   add_block_panels<Isa, FormatQ5_1>(table, DType::q5_1);
   add_block_panels<Isa, FormatIQ4_NL>(table, DType::iq4_nl);
   add_block_panels<Isa, FormatFp4>(table, DType::fp4);
+  set_tokens_min<Isa, FormatNvfp4>(table, DType::nvfp4);
   table.q8[static_cast<std::size_t>(DType::nvfp4)] = &panel_nvfp4<Isa>;
   add_super_panels<Isa, FormatQ4_K>(table, DType::q4_k);
   add_super_panels<Isa, FormatQ5_K>(table, DType::q5_k);

@@ -9,6 +9,7 @@
 #include "kernels/formats/mxfp4-inl.h"
 #include "kernels/matmul_q8-inl.h"
 #include "kernels/row_totals-inl.h"
+#include "kernels/two_tokens-inl.h"
 
 namespace millrace {
 namespace {
@@ -44,7 +45,8 @@ template <class Isa, class Format>
 inline constexpr std::size_t ordered_groups_max = 24;  // 12288 columns
 
 // How many rows make up whole groups, read as one stream of blocks; 1 where they are not close
-// together, shorter than a group, or too many.
+// together, shorter than a group, or too many, or where there are too few of them to make up for
+// activations that are repeated for each.
 template <class Format>
 std::size_t rows_of_stream(const WeightRows& weights) {
   const std::size_t blocks = weights.columns / 32;
@@ -52,7 +54,8 @@ std::size_t rows_of_stream(const WeightRows& weights) {
   const std::size_t rows = even < group_blocks ? group_blocks / even : 1;
   const bool close = weights.row_bytes == blocks * Format::block_bytes;
   const bool fits = rows * blocks <= ordered_groups_max * group_blocks;
-  return close && fits && blocks >= group_blocks ? rows : 1;
+  const bool enough = weights.rows >= 8 * rows;
+  return close && fits && enough && blocks >= group_blocks ? rows : 1;
 }
 
 // The activations of `rows` rows one behind the other, in group order.
@@ -239,13 +242,9 @@ template <class Isa, class Format, std::size_t together>
   return row;
 }
 
-// Any number of tokens.
 template <class Isa, class Format>
-void product_q8(const WeightRows& weights, const Q8Batch& x, std::size_t tokens, float* y,
-                std::size_t y_stride) {
+[[gnu::noinline]] void matvec_q8(const WeightRows& weights, const Q8Batch& x, float* y) {
   const std::size_t blocks = weights.columns / 32;
-  if (tokens > 1 || blocks > ordered_groups_max * group_blocks)
-    return matmul_q8<Isa, Format>(weights, x, tokens, y, y_stride);
   std::size_t done = 0;
   if (weights.row_bytes == blocks * Format::block_bytes) {
     if (blocks == 8) done = matvec_short<Isa, Format, 2>(weights, x, y);
@@ -255,6 +254,23 @@ void product_q8(const WeightRows& weights, const Q8Batch& x, std::size_t tokens,
     matvec_in_order<Isa, Format>({weights.data + done * weights.row_bytes, weights.row_bytes,
                                   weights.rows - done, weights.columns},
                                  x, y + done);
+}
+
+// Any number of tokens.
+template <class Isa, class Format>
+void product_q8(const WeightRows& weights, const Q8Batch& x, std::size_t tokens, float* y,
+                std::size_t y_stride) {
+  const bool ordered = weights.columns <= ordered_groups_max * group_values;
+  if (tokens == 1 && ordered) return matvec_q8<Isa, Format>(weights, x, y);
+  if constexpr (unpacks_quickly<Format>) {
+    if (tokens == 2 && ordered)
+      return two_tokens(weights, [&](const WeightRows& rows, std::size_t row, std::size_t token) {
+        const Q8Batch one = {x.q + token * x.q_stride, x.scale + token * x.block_stride,
+                             x.sum + token * x.block_stride, x.q_stride, x.block_stride};
+        matvec_q8<Isa, Format>(rows, one, y + token * y_stride + row);
+      });
+  }
+  matmul_q8<Isa, Format>(weights, x, tokens, y, y_stride);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/matmul_super-inl.h"
+#include "kernels/two_tokens-inl.h"
 
 namespace millrace {
 namespace {
@@ -189,14 +190,28 @@ template <class Isa, class Format>
   }
 }
 
+template <class Isa, class Format>
+[[gnu::noinline]] void matvec_q8_super(const WeightRows& weights, const Q8SuperBatch& x, float* y) {
+  if constexpr (rows_in_order<Isa>) {
+    if (weights.columns <= ordered_supers_max * super_values)
+      return matvec_super_in_order<Isa, Format>(weights, x, y);
+  }
+  for (std::size_t row = 0; row < weights.rows; row += super_rows)
+    matvec_super<Isa, Format>(weights, row, x, 0, y);
+}
+
 // Any number of tokens.
 template <class Isa, class Format>
 void product_q8_super(const WeightRows& weights, const Q8SuperBatch& x, std::size_t tokens,
                       float* y, std::size_t y_stride) {
-  if constexpr (rows_in_order<Isa>) {
-    const std::size_t blocks = weights.columns / super_values;
-    if (tokens == 1 && blocks <= ordered_supers_max)
-      return matvec_super_in_order<Isa, Format>(weights, x, y);
+  if (tokens == 1) return matvec_q8_super<Isa, Format>(weights, x, y);
+  if constexpr (unpacks_quickly<Format>) {
+    if (tokens == 2)
+      return two_tokens(weights, [&](const WeightRows& rows, std::size_t row, std::size_t token) {
+        const Q8SuperBatch one = {x.q + token * x.q_stride, x.scale + token * x.block_stride,
+                                  x.sum + token * (x.q_stride / 16), x.q_stride, x.block_stride};
+        matvec_q8_super<Isa, Format>(rows, one, y + token * y_stride + row);
+      });
   }
   matmul_q8_super<Isa, Format>(weights, x, tokens, y, y_stride);
 }

@@ -45,9 +45,9 @@ constexpr std::size_t attention_run_floats(std::size_t head_dim, std::size_t val
 using AttentionTokensKernel = void (*)(const AttentionArgs& args, const AttentionRun& run);
 
 struct PanelKernels {
-  // At least so many tokens make up for the unpacking (measured: kernels/README.md); of f32 the
-  // second.
-  std::size_t tokens_min;
+  // At least so many tokens of a type make up for the unpacking (measured: kernels/README.md); of
+  // f32 the second.
+  std::size_t tokens_min[dtype_count];
   std::size_t float_tokens_min;
   PanelQ8 q8[dtype_count];  // nullptr where there is none
   PanelQ8Super q8_super[dtype_count];

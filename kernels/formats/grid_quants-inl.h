@@ -49,6 +49,7 @@ template <class Format, std::size_t scale_count>
 struct GridQuant {
   static constexpr SuperLayout layout = SuperLayout::natural;
   static constexpr bool paired = false;
+  static constexpr bool slow_codes = true;
   template <class Isa>
   static constexpr bool signed_codes = true;
   template <class Isa>

@@ -24,6 +24,7 @@ struct NibbleBlocks {
   static constexpr std::size_t block_bytes = sizeof(Block);
   static constexpr std::uint8_t fifth = 16;
   static constexpr unsigned largest = fifth_bit ? 31 : 15;
+  static constexpr bool slow_codes = fifth_bit;
 
   template <class Isa>
   [[gnu::always_inline]] static void codes(const std::byte* quad, typename Isa::B64& lo,

@@ -13,6 +13,7 @@ namespace {
 struct FormatNvfp4 {
   static constexpr std::size_t block_bytes = sizeof(BlockNvfp4);
   static constexpr std::size_t group_bytes = 4 * block_bytes;
+  static constexpr bool slow_codes = true;
 
   // The scale block in lane i of a group's sums: reduce_quads() leaves lane j of code vector v in
   // lane 4j + v.

@@ -75,6 +75,7 @@ struct FormatFp4 {
   static constexpr std::size_t tile_columns = 32;
   static constexpr std::size_t step_bytes = 8;
   static constexpr std::size_t block_bytes = 16;
+  static constexpr bool slow_codes = true;
 
   // Twice a number's value is its code, so that the scale is halved: exact, denormals too.
   static float scale(ScaleType, const std::byte* scales, std::size_t index) {

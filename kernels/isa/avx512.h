@@ -361,6 +361,26 @@ struct Avx512 {
     store(out, group_order(fold_floats<0x88, 0xdd>(front, back)));
   }
 
+  // Lane 4j + q has block 4q + j, so blocks 8, 4, 2 and 1 apart are lanes 2, 1, 8 and 4 apart.
+  template <std::size_t together>
+  static void group_sums(const F32x16 (&v)[4], float* out) {
+    if constexpr (together == 1) {
+      const __m512 front = fold_floats<0x44, 0xee>(v[0], v[1]);
+      const __m512 back = fold_floats<0x44, 0xee>(v[2], v[3]);
+      const __m512 by4 = fold_floats<0x88, 0xdd>(front, back);  // lane 4j + i: v[i]
+      const __m256 by2 = _mm256_add_ps(_mm512_castps512_ps256(by4), _mm512_extractf32x8_ps(by4, 1));
+      _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(by2), _mm256_extractf128_ps(by2, 1)));
+    } else if constexpr (together == 2) {
+      const __m512 by4 = fold_lanes<0x44, 0xee>(fold_floats<0x88, 0xdd>(v[0], v[1]),
+                                                fold_floats<0x88, 0xdd>(v[2], v[3]));
+      _mm256_storeu_ps(out, _mm512_castps512_ps256(fold_lanes<0x88, 0xdd>(by4, by4)));
+    } else {
+      static_assert(together == 4);
+      store(out, fold_lanes<0x88, 0xdd>(fold_lanes<0x44, 0xee>(v[0], v[1]),
+                                        fold_lanes<0x44, 0xee>(v[2], v[3])));
+    }
+  }
+
   // --- memory ---
   // Always inline: a function that only prefetches looks pure, and GCC drops calls to it.
   [[gnu::always_inline]] static void prefetch(const std::byte* p) {

@@ -16,7 +16,7 @@ struct Avx512PanelOf : Base {
   static constexpr std::size_t turned_heads = 4;
   static constexpr std::size_t panel_super_tokens = 6;
   static constexpr std::size_t panel_float_tokens = 12;
-  static constexpr std::size_t panel_tokens_min = 6;
+  static constexpr std::size_t panel_tokens_min = 2;
 
   static void transpose_words(B64 (&v)[4]) {
     const __m512i front_low = _mm512_unpacklo_epi32(v[0], v[1]);

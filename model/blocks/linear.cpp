@@ -94,7 +94,7 @@ void linear(const BlockContext& context, const Matrix& weights, const Activation
     return multiply(context, {&alone, 1});
   }
   const auto id = static_cast<std::size_t>(weights.type);
-  const PanelKernels* const panels = context.panels.kernels(weights.columns, tokens);
+  const PanelKernels* const panels = context.panels.kernels(weights.type, weights.columns, tokens);
   const auto run = [&](auto matmul, auto panel_matmul, const auto& batch) {
     MILLRACE_CHECK(matmul != nullptr);
     context.parallel.for_ranges(
@@ -128,7 +128,7 @@ void linear_f32(const BlockContext& context, const Matrix& weights, const Activa
   const F32Batch batch = x.f32(first, step);
   const bool by_inputs = weights.input_step > 0 && weights.scales == nullptr;
   const PanelKernels* const panels =
-      by_inputs ? nullptr : context.panels.kernels(weights.columns, tokens, true);
+      by_inputs ? nullptr : context.panels.kernels(weights.type, weights.columns, tokens, true);
   const PanelF32 panel_matmul =
       panels == nullptr ? nullptr : panels->f32[static_cast<std::size_t>(weights.type)];
   const std::size_t grain = std::max(row_grain(context, weights, tokens, panel_matmul != nullptr),

@@ -21,12 +21,14 @@ class PanelScratch {
     return panel_scratch_bytes(columns) <= bytes_each_ ? kernels_ : nullptr;
   }
   // The same, and only if so many tokens (of unrounded activations: `floats`) make up for unpacking
-  // the rows.
-  const PanelKernels* kernels(std::size_t columns, std::size_t tokens,
+  // rows of that type.
+  const PanelKernels* kernels(DType type, std::size_t columns, std::size_t tokens,
                               bool floats = false) const noexcept {
     const PanelKernels* const found = kernels(columns);
     if (found == nullptr) return nullptr;
-    return tokens < (floats ? found->float_tokens_min : found->tokens_min) ? nullptr : found;
+    const std::size_t least =
+        floats ? found->float_tokens_min : found->tokens_min[static_cast<std::size_t>(type)];
+    return tokens < least ? nullptr : found;
   }
   std::byte* of(unsigned worker) const noexcept { return data_ + worker * bytes_each_; }
   // One worker's stretch as that of worker 0, for work that is not shared.

@@ -1,6 +1,7 @@
 #include "runtime/kernel_study/kernel_study.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <cstring>
 #include <limits>
 #include <string_view>
+#include <thread>
 
 #include "io/pinned_memory.h"
 #include "kernels/dispatch.h"
@@ -69,7 +71,7 @@ Result<std::vector<DType>> chosen_types(const KernelStudyOptions& options) {
                    fmt::format("--type {}: no product has weights of that type; the types are{}",
                                name.substr(0, 40), names)};
     }
-    chosen.push_back(*found);
+    if (std::find(chosen.begin(), chosen.end(), *found) == chosen.end()) chosen.push_back(*found);
   }
   return chosen;
 }
@@ -89,15 +91,40 @@ Result<std::vector<const KernelTable*>> chosen_tables(const KernelStudyOptions& 
   return chosen;
 }
 
+// Hardware threads that this process may use: with more, some would wait while the CPU time of
+// those that run says that all read at once.
+unsigned usable_threads() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) == 0)
+    return static_cast<unsigned>(CPU_COUNT(&allowed));
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+Status check_threads(std::span<const unsigned> counts) {
+  const unsigned most = std::min(usable_threads(), limits::threads_max);
+  for (const unsigned count : counts)
+    if (count < 1 || count > most)
+      return out_of_range("--threads", std::to_string(count),
+                          fmt::format("1 to {}, the cores that this process may use", most));
+  return {};
+}
+
 Status check_options(const KernelStudyOptions& options) {
   if (options.columns == 0 || options.columns % 256 != 0 || options.columns > 65536)
     return out_of_range("--columns", std::to_string(options.columns),
                         "a multiple of 256 up to 65536");
   MILLRACE_TRY(check_range("--tokens", options.tokens, 1, limits::batch_tokens_max));
   MILLRACE_TRY(check_range("--repeats", options.repeats, 1, 1000));
-  for (const unsigned threads : options.threads)
-    MILLRACE_TRY(check_range("--threads", threads, 1, limits::threads_max));
-  return {};
+  return check_threads(options.threads);
+}
+
+// Each once, at its first place.
+std::vector<unsigned> distinct(std::span<const unsigned> counts) {
+  std::vector<unsigned> kept;
+  for (const unsigned count : counts)
+    if (std::find(kept.begin(), kept.end(), count) == kept.end()) kept.push_back(count);
+  return kept;
 }
 
 void fill_in(KernelStudy& study) {
@@ -106,9 +133,54 @@ void fill_in(KernelStudy& study) {
   if (options.memory_bytes == 0)
     options.memory_bytes =
         std::clamp(2 * cache_bytes(_SC_LEVEL3_CACHE_SIZE, 0), 256 * MiB, 512 * MiB);
+  options.threads = distinct(options.threads);
   if (!options.threads.empty()) return;
   options.threads.push_back(1);
   if (const unsigned cores = read_machine().cores; cores > 1) options.threads.push_back(cores);
+}
+
+// What one thread of so many passes over.
+WeightSample sample_of(const KernelStudy& study, DType type, Residency residency,
+                       unsigned threads) {
+  const std::uint64_t bytes = residency == Residency::l2 ? study.l2_bytes / 2
+                                                         : study.options.memory_bytes / threads;
+  return {type, study.options.columns, bytes};
+}
+
+// The most that one thread of so many holds in any cell.
+struct ThreadRoom {
+  std::uint64_t weights = 0;  // bytes
+  std::uint64_t outputs = 0;  // floats
+};
+ThreadRoom thread_room(const KernelStudy& study, std::span<const DType> types, unsigned threads) {
+  ThreadRoom room;
+  for (const DType type : types)
+    for (const Residency residency : {Residency::l2, Residency::memory}) {
+      const WeightSample sample = sample_of(study, type, residency, threads);
+      const std::uint64_t tokens = residency == Residency::l2 ? study.options.tokens : 1;
+      room.weights = std::max(room.weights, sample.bytes());
+      room.outputs = std::max<std::uint64_t>(room.outputs, tokens * sample.rows());
+    }
+  return room;
+}
+
+// `memory` error if any number of threads takes more than is there.
+Status check_memory(const KernelStudy& study, std::span<const DType> types, std::size_t tables) {
+  const KernelStudyOptions& options = study.options;
+  std::uint64_t weights = 0, others = 0;
+  for (const unsigned threads : options.threads) {
+    const ThreadRoom room = thread_room(study, types, threads);
+    const std::uint64_t outputs = 2 * threads * room.outputs * sizeof(float);  // and the expected
+    const std::uint64_t panels = tables * PanelMemory::bytes(options.columns, threads);
+    weights = std::max(weights, threads * room.weights);
+    others = std::max(others, outputs + panels);
+  }
+  others += ActivationSample::bytes(options.columns, options.tokens);
+  const std::string what =
+      fmt::format("measuring the kernels (weights {}: --size, --threads; activations, outputs and "
+                  "panels {}: --tokens, --columns, --threads)",
+                  format_bytes(weights), format_bytes(others));
+  return require_memory(what, weights + others);
 }
 
 // All cells with one number of threads.
@@ -122,12 +194,12 @@ class TeamStudy {
   }
 
   Status make_memory(std::span<const DType> types) {
-    std::uint64_t bytes = 0;
-    for (const DType type : types)
-      for (const Residency residency : {Residency::l2, Residency::memory})
-        bytes = std::max(bytes, sample_of(type, residency).bytes());
-    MILLRACE_TRY(require_memory("measuring the kernels (--size)", team_.threads() * bytes));
-    MILLRACE_ASSIGN(blocks_, memory_.allocate(team_.threads(), bytes));
+    const ThreadRoom room = thread_room(study_, types, team_.threads());
+    for (auto* const each : {&y_, &expected_}) {
+      each->resize(team_.threads());
+      for (auto& outputs : *each) outputs.reserve(room.outputs);
+    }
+    MILLRACE_ASSIGN(blocks_, memory_.allocate(team_.threads(), room.weights));
     const PinnedMemoryStats stats = memory_.stats();
     study_.huge_bytes = std::max(study_.huge_bytes, stats.huge_bytes);
     study_.mapped_bytes = std::max(study_.mapped_bytes, stats.bytes);
@@ -138,13 +210,13 @@ class TeamStudy {
 
   // Half done if it was cancelled.
   void measure(DType type, Residency residency, std::uint32_t tokens) {
-    const WeightSample sample = sample_of(type, residency);
+    const WeightSample sample = sample_of(study_, type, residency, team_.threads());
     const auto fill = [&](unsigned i) { sample.fill(blocks_[i].data, i); };
     team_.run(1, fill);
     cell_ = {type, residency, tokens, sample.bytes(), {}};
     for (unsigned i = 0; i < team_.threads(); ++i)
       cell_.weights.push_back(sample.view(blocks_[i].data));
-    y_.assign(team_.threads(), std::vector<float>(tokens * sample.rows()));
+    for (auto& y : y_) y.resize(tokens * sample.rows());
     const std::size_t first = study_.figures.size();
     for (const KernelTable* table : tables_) study_.figures.push_back(open_figure(*table));
     std::vector<unsigned> passes;
@@ -173,13 +245,6 @@ class TeamStudy {
     std::uint64_t bytes;  // of each thread
     std::vector<WeightRows> weights;
   };
-
-  WeightSample sample_of(DType type, Residency residency) const {
-    const std::uint64_t bytes = residency == Residency::l2
-                                    ? study_.l2_bytes / 2
-                                    : study_.options.memory_bytes / team_.threads();
-    return {type, study_.options.columns, bytes};
-  }
 
   KernelFigure open_figure(const KernelTable& table) const {
     KernelFigure figure{};
@@ -305,6 +370,7 @@ Result<KernelStudy> study_kernels(const KernelStudyOptions& options, ProgressLin
   KernelStudy study;
   study.options = options;
   fill_in(study);
+  MILLRACE_TRY(check_memory(study, types, tables.size()));
   const ActivationSample inputs(*supported_kernels().back(), options.columns, options.tokens);
   std::size_t done = 0;
   const std::size_t cells = study.options.threads.size() * types.size() * 3;

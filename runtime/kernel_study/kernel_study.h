@@ -16,10 +16,11 @@
 
 namespace millrace {
 
+// What a list names twice is measured once.
 struct KernelStudyOptions {
   std::vector<std::string> types;  // as `inspect` prints them, in any case; empty: all
   std::vector<std::string> isas;   // empty: all of this CPU; scalar always runs, to compare with
-  std::vector<unsigned> threads;   // empty: 1 and all fast cores
+  std::vector<unsigned> threads;   // empty: 1 and all fast cores; no more than cores to run on
   bool float_activations = false;  // the products with unrounded activations, of every type
   std::uint32_t columns = 2048;    // a multiple of 256
   std::uint32_t tokens = 32;       // of the many-token figure; 1: none

@@ -184,13 +184,21 @@ ActivationSample::ActivationSample(const KernelTable& kernels, std::size_t colum
   }
 }
 
+std::uint64_t ActivationSample::bytes(std::size_t columns, std::size_t tokens) noexcept {
+  const std::uint64_t q = q8_stride(columns);
+  const std::uint64_t super_q = q8_super_stride(columns);
+  const std::uint64_t scales = q / 32 + super_q / 256;
+  return tokens * ((columns + scales) * sizeof(float) + q + super_q +
+                   q / 32 * sizeof(std::int32_t) + super_q / 16 * sizeof(std::int16_t));
+}
+
 void ActivationSample::multiply(const KernelTable& kernels, const PanelScratch& panels, DType type,
                                 bool unrounded, const WeightRows& weights, std::size_t tokens,
                                 float* y) const {
   const auto id = static_cast<std::size_t>(type);
   const bool floats =
       unrounded || (kernels.matmul_q8_super[id] == nullptr && kernels.matmul_q8[id] == nullptr);
-  const PanelKernels* const many = panels.kernels(weights.columns, tokens, floats);
+  const PanelKernels* const many = panels.kernels(type, weights.columns, tokens, floats);
   const auto run = [&](auto matmul, auto panel_matmul, const auto& batch) {
     WeightRows rest = weights;
     if (panel_matmul != nullptr) {

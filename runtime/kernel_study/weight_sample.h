@@ -39,6 +39,8 @@ class ActivationSample {
  public:
   // `columns`: a multiple of 256.
   ActivationSample(const KernelTable& kernels, std::size_t columns, std::size_t tokens);
+  // What such a sample takes.
+  static std::uint64_t bytes(std::size_t columns, std::size_t tokens) noexcept;
   // Of the first `tokens` tokens; y gets tokens x rows. The product with rounded activations where
   // the type has one, unless `unrounded`; by panels where a prompt's tokens would go that way.
   void multiply(const KernelTable& kernels, const PanelScratch& panels, DType type, bool unrounded,

@@ -63,9 +63,13 @@ int say(const CLI::App& app, const CLI::ParseError& error) {
 int out_of_memory(const CLI::App& app) {
   std::string flags;
   for (const CLI::App* command : app.get_subcommands())
-    for (const char* name : {"--cache", "--ctx", "--ub", "--threads", "--size"})
-      if (command->get_option_no_throw(name) != nullptr)
-        flags += (flags.empty() ? ": lower " : " or ") + std::string(name);
+    for (const std::string name :
+         {"--cache", "--ctx", "--ub", "--threads", "--size", "--tokens", "--columns"}) {
+      const CLI::Option* option = command->get_option_no_throw(name);
+      if (option == nullptr) continue;
+      if (name == "--tokens" && option->get_type_name() == "TEXT") continue;  // a file
+      flags += (flags.empty() ? ": lower " : " or ") + name;
+    }
   std::fprintf(stderr, "millrace: error: out of memory%s\n", flags.c_str());
   return 4;
 }

@@ -142,8 +142,8 @@ void fill_in(KernelStudy& study) {
 // What one thread of so many passes over.
 WeightSample sample_of(const KernelStudy& study, DType type, Residency residency,
                        unsigned threads) {
-  const std::uint64_t bytes = residency == Residency::l2 ? study.l2_bytes / 2
-                                                         : study.options.memory_bytes / threads;
+  const std::uint64_t bytes =
+      residency == Residency::l2 ? study.l2_bytes / 2 : study.options.memory_bytes / threads;
   return {type, study.options.columns, bytes};
 }
 
@@ -176,10 +176,10 @@ Status check_memory(const KernelStudy& study, std::span<const DType> types, std:
     others = std::max(others, outputs + panels);
   }
   others += ActivationSample::bytes(options.columns, options.tokens);
-  const std::string what =
-      fmt::format("measuring the kernels (weights {}: --size, --threads; activations, outputs and "
-                  "panels {}: --tokens, --columns, --threads)",
-                  format_bytes(weights), format_bytes(others));
+  const std::string what = fmt::format(
+      "measuring the kernels (weights {}: --size, --threads; activations, outputs and "
+      "panels {}: --tokens, --columns, --threads)",
+      format_bytes(weights), format_bytes(others));
   return require_memory(what, weights + others);
 }
 

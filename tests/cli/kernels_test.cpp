@@ -1,4 +1,7 @@
 // The program measures its kernels: small here, so that times say nothing, but bits do.
+#include <sched.h>
+#include <sys/resource.h>
+
 #include <chrono>
 #include <csignal>
 
@@ -11,16 +14,36 @@ namespace {
 
 const Words quick = {"kernels", "--size", "64K", "--repeats", "1", "-q"};
 
+// Threads that a measurement may have here.
+int usable_threads() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  return sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+}
+
+// The lists of limits or kernels without what was measured: what was measured, in order.
+std::vector<std::string> names_of(const Json& all, const char* list, const Words& keys) {
+  std::vector<std::string> names;
+  for (const Json& one : *at(all, list).as_array()) {
+    std::string name;
+    for (const std::string& key : keys) name += at(one, key).dump() + " ";
+    names.push_back(name);
+  }
+  return names;
+}
+
 }  // namespace
 
 TEST_CASE("kernels: every type on every instruction set has figures, and scalar's bits") {
+  const std::size_t counts = usable_threads() > 1 ? 2 : 1;
   const Outcome outcome =
-      run_program(quick + Words{"--tokens", "5", "--threads", "1,2", "--columns", "256", "--json"});
+      run_program(quick + Words{"--tokens", "5", "--threads", counts == 2 ? "1,2" : "1",
+                                "--columns", "256", "--json"});
   CAPTURE(outcome.err);
   REQUIRE(outcome.code == 0);
   const Json all = only_json(outcome);
   CHECK_FALSE(bool_at(all, "shares_judged"));
-  CHECK(at(all, "limits").as_array()->size() == 4);
+  CHECK(at(all, "limits").as_array()->size() == 2 * counts);
   std::size_t scalar = 0, tiled = 0;
   for (const Json& kernel : *at(all, "kernels").as_array()) {
     CAPTURE(kernel.dump());
@@ -34,9 +57,9 @@ TEST_CASE("kernels: every type on every instruction set has figures, and scalar'
     if (text_at(kernel, "type") == "F8_E4M3") ++tiled;
   }
   CHECK(tiled > 0);
-  // Two numbers of threads; one token in L2 and from memory, many tokens in L2.
-  CHECK(scalar % 6 == 0);
-  CHECK(scalar / 6 >= 26);
+  // Each number of threads; one token in L2 and from memory, many tokens in L2.
+  CHECK(scalar % (3 * counts) == 0);
+  CHECK(scalar / (3 * counts) >= 26);
 }
 
 TEST_CASE("kernels: the table names what was asked for, each beside the read loop") {
@@ -54,6 +77,67 @@ TEST_CASE("kernels: unrounded activations have products of their own") {
   const Json all = only_json(run_program(
       quick + Words{"--type", "Q8_0", "--activations", "f32", "--isa", "scalar", "--json"}));
   CHECK(text_at(all, "activations") == "f32");
+}
+
+TEST_CASE("kernels: what a list names twice is measured once, at its first place") {
+  const bool two = usable_threads() > 1;
+  const Words limit_keys = {"residency", "threads"};
+  const Words kernel_keys = {"type", "isa", "residency", "threads", "tokens"};
+  const auto measured = [&](const Words& lists) {
+    const Outcome outcome = run_program(quick + lists + Words{"--tokens", "2", "--json"});
+    CAPTURE(outcome.err);
+    REQUIRE(outcome.code == 0);
+    const Json all = only_json(outcome);
+    return std::pair(names_of(all, "limits", limit_keys), names_of(all, "kernels", kernel_keys));
+  };
+  const auto once = measured({"--type", "F16,Q8_0", "-t", two ? "2,1" : "1", "--isa", "scalar"});
+  CHECK(once.first.size() == (two ? 4 : 2));
+  CHECK(once.second.size() == (two ? 12 : 6));
+  CHECK(measured({"--type", "f16,Q8_0,F16,q8_0", "-t", two ? "2,1,2" : "1,1", "--isa",
+                  "scalar,scalar", "--isa", "scalar"}) == once);
+}
+
+TEST_CASE("kernels: more threads than cores are refused, for CPU time would flatter them") {
+  const std::string most = std::to_string(usable_threads());
+  const std::string more = std::to_string(usable_threads() + 1);
+  const Outcome outcome = run_program(quick + Words{"-t", "1," + more});
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 1);
+  CHECK(outcome.out.empty());
+  CHECK(contains(outcome.err, "--threads " + more + ": must be 1 to " + most + ", the cores"));
+  const auto keep_one_core = [] {
+    cpu_set_t allowed, one;
+    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return false;
+    CPU_ZERO(&one);
+    for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu)
+      if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &one);
+    return sched_setaffinity(0, sizeof(one), &one) == 0;
+  };
+  const Outcome alone = run_program(quick + Words{"-t", "2"}, {.before_exec = keep_one_core});
+  CAPTURE(alone.err);
+  CHECK(alone.code == 1);
+  CHECK(contains(alone.err, "--threads 2: must be 1 to 1, the cores"));
+}
+
+TEST_CASE("kernels: memory that is not there is refused with all flags that take it") {
+  const Words one = {"kernels", "--type", "Q8_0", "-t", "1", "--repeats", "1", "-q"};
+  const Outcome outcome = run_program(one + Words{"--size", "1000000T"});
+  CAPTURE(outcome.err);
+  CHECK(outcome.code == 4);
+  for (const char* flag : {"--size", "--threads", "--tokens", "--columns", "takes"})
+    CHECK(contains(outcome.err, flag));
+  // Where the machine has it, but the process may not take it.
+  const auto limit_space = [] {
+    const rlimit limit{512u << 20, 512u << 20};
+    return setrlimit(RLIMIT_AS, &limit) == 0;
+  };
+  const Outcome refused =
+      run_program(one + Words{"--size", "64K", "--tokens", "4096", "--columns", "65536"},
+                  {.before_exec = limit_space});
+  CAPTURE(refused.err);
+  CHECK(refused.code == 4);
+  for (const char* flag : {"--size", "--threads", "--tokens", "--columns"})
+    CHECK(contains(refused.err, flag));
 }
 
 TEST_CASE("kernels: types, instruction sets and numbers that there are not are refused by name") {

@@ -210,6 +210,8 @@ TEST_CASE("A memory limit below what a measurement takes is refused, not met") {
   const TempFolder folder;
   const Words commands[] = {{"estimate", "olmoe-1b-7b"},
                             {"kernels", "--type", "Q4_K", "-t", "1"},
+                            {"kernels", "--type", "Q8_0", "-t", "1", "--size", "64K", "--tokens",
+                             "512", "--columns", "65536", "--repeats", "1"},
                             {"floor", folder.path(""), "--size", "64M", "--seconds", "1"}};
   for (const Words& words : commands) {
     const Outcome outcome = run_program(words, {.before_exec = [&] { return group.join(); }});

@@ -50,6 +50,14 @@ TEST_CASE("Kernel study: other bits than scalar's fail however short the measure
   CHECK(refused.error().what.find("other bits") != std::string::npos);
 }
 
+TEST_CASE("Kernel study: activations are counted as what they are: floats and both rounded forms") {
+  // 1024 columns: 4096 bytes of floats; 1024 of codes with 32 scales and sums of 4 bytes; 1024 with
+  // 4 scales of 4 and 64 sums of 2.
+  CHECK(ActivationSample::bytes(1024, 1) == 4096 + 1024 + 256 + 1024 + 16 + 128);
+  CHECK(ActivationSample::bytes(1024, 7) == 7 * ActivationSample::bytes(1024, 1));
+  CHECK(ActivationSample::bytes(1280, 1) > ActivationSample::bytes(1024, 1));
+}
+
 TEST_CASE("Kernel study: samples of every type decode to finite numbers") {
   const KernelTable& table = *supported_kernels().front();
   for (std::size_t id = 0; id < dtype_count; ++id) {

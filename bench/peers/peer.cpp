@@ -7,18 +7,21 @@
 //          peer MODEL agents  SEQUENCES PREFIX TOKENS   a shared prefix, then decode in step
 //          peer MODEL turns   SEQUENCES PREFIX TURNS GENERATED GIVEN
 // and NAME=NUMBER behind these: THREADS (2), UB (512), WARM (0: tokens of a prompt that goes first
-// and is forgotten), CONTEXT (by mode), REPACK=0, MMAP=0,
-// UNIFIED=0; with -DIK also RTR=1 (repack while loading), THP=1, DEFER=1, PREFETCH=1 (experts ahead
-// of a mapped model)
+// and is forgotten), CONTEXT (by mode), MMAP=0, REPACK=0, UNIFIED=0; with -DIK instead of the last
+// two RTR=1 (repack while loading), THP=1, DEFER=1, PREFETCH=1 (experts ahead of a mapped model).
+// Other names and what is no number are refused. More tokens than the engine takes at once go in
+// several steps.
 #include <llama.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #ifndef PEER_NAME
@@ -33,6 +36,11 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+[[noreturn]] void fail(const std::string& what) {
+  std::fprintf(stderr, "peer: %s\n", what.c_str());
+  std::exit(1);
+}
+
 std::map<std::string, int>& settings() {
   static std::map<std::string, int> all;
   return all;
@@ -43,9 +51,30 @@ int setting(const char* name, int otherwise) {
   return found == settings().end() ? otherwise : found->second;
 }
 
-[[noreturn]] void fail(const char* what) {
-  std::fprintf(stderr, "peer: %s\n", what);
-  std::exit(1);
+int number(std::string_view text, int least) {
+  constexpr int most = 1 << 20;
+  int value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end || value < least || value > most)
+    fail("\"" + std::string(text) + "\" is no number of " + std::to_string(least) + " to " +
+         std::to_string(most));
+  return value;
+}
+
+// NAME=NUMBER, of the names that this engine has.
+void set(const std::string& name, std::string_view text) {
+  static const std::map<std::string, int> least = {
+      {"THREADS", 1}, {"UB", 1},  {"WARM", 0},  {"CONTEXT", 1},  {"MMAP", 0},
+#ifdef IK
+      {"RTR", 0},     {"THP", 0}, {"DEFER", 0}, {"PREFETCH", 0},
+#else
+      {"REPACK", 0},  {"UNIFIED", 0},
+#endif
+  };
+  const auto found = least.find(name);
+  if (found == least.end()) fail("no setting " + name);
+  settings()[name] = number(text, found->second);
 }
 
 // Tokens drawn evenly from the vocabulary, the same for every peer.
@@ -77,7 +106,8 @@ class Peer {
     context_ = llama_init_from_model(model_, context);
     if (context_ == nullptr) fail("no context");
     vocabulary_ = llama_vocab_n_tokens(llama_model_get_vocab(model_));
-    batch_ = llama_batch_init(4096, 0, 1);
+    batch_tokens_ = static_cast<int>(llama_n_batch(context_));
+    batch_ = llama_batch_init(batch_tokens_, 0, 1);
     lengths_.assign(static_cast<std::size_t>(sequences), 0);
   }
 
@@ -106,7 +136,9 @@ class Peer {
     }
   }
 
+  // What is there goes through first if the batch is full.
   void add(int sequence, llama_token token, bool wants_logits) {
+    if (batch_.n_tokens == batch_tokens_) step();
     const int i = batch_.n_tokens++;
     batch_.token[i] = token;
     batch_.pos[i] = lengths_[static_cast<std::size_t>(sequence)]++;
@@ -127,11 +159,15 @@ class Peer {
     return static_cast<llama_token>(std::max_element(logits, logits + vocabulary_) - logits);
   }
 
-  // One step of one token each; returns what each is likely to say next.
+  // One step of one token each (several, of more sequences than a batch has room for); returns
+  // what each is likely to say next.
   void step_each(std::vector<llama_token>& tokens) {
-    for (int s = 0; s < sequences_; ++s) add(s, tokens[static_cast<std::size_t>(s)], true);
-    step();
-    for (int s = 0; s < sequences_; ++s) tokens[static_cast<std::size_t>(s)] = best(s);
+    for (int first = 0; first < sequences_; first += batch_tokens_) {
+      const int end = std::min(sequences_, first + batch_tokens_);
+      for (int s = first; s < end; ++s) add(s, tokens[static_cast<std::size_t>(s)], true);
+      step();
+      for (int s = first; s < end; ++s) tokens[static_cast<std::size_t>(s)] = best(s - first);
+    }
   }
 
  private:
@@ -169,6 +205,7 @@ class Peer {
   llama_model* model_ = nullptr;
   llama_context* context_ = nullptr;
   llama_batch batch_{};
+  int batch_tokens_ = 0;  // that it has room for
   int vocabulary_ = 0;
   int sequences_;
   double load_seconds_ = 0.0;
@@ -216,7 +253,7 @@ void run_prefill(Peer& peer, Tokens& tokens, const std::vector<int>& n) {
 void run_batch(Peer& peer, Tokens& tokens, const std::vector<int>& n) {
   for (int s = 0; s < n[0]; ++s) prefill(peer, tokens, s, 8);
   decode(peer, tokens, 2);
-  print_rate("decode", n[0] * n[1], decode(peer, tokens, n[1]));
+  print_rate("decode", double{1} * n[0] * n[1], decode(peer, tokens, n[1]));
 }
 
 void run_agents(Peer& peer, Tokens& tokens, const std::vector<int>& n) {
@@ -224,7 +261,7 @@ void run_agents(Peer& peer, Tokens& tokens, const std::vector<int>& n) {
   print_rate("prefill", n[1], prefill(peer, tokens, 0, n[1]));
   peer.share_first();
   std::printf(", ");
-  print_rate("decode", n[0] * n[2], decode(peer, tokens, n[2]));
+  print_rate("decode", double{1} * n[0] * n[2], decode(peer, tokens, n[2]));
   std::printf(", \"wall_seconds\": %.6f", seconds_since(start));
 }
 
@@ -243,9 +280,9 @@ void run_turns(Peer& peer, Tokens& tokens, const std::vector<int>& n) {
     given += seconds_since(give);
   }
   std::printf(", ");
-  print_rate("generated", n[0] * n[2] * n[3], generated);
+  print_rate("generated", double{1} * n[0] * n[2] * n[3], generated);
   std::printf(", ");
-  print_rate("given", n[0] * n[2] * n[4], given);
+  print_rate("given", double{1} * n[0] * n[2] * n[4], given);
   std::printf(", \"wall_seconds\": %.6f", seconds_since(start));
 }
 
@@ -255,23 +292,32 @@ void warm(Peer& peer, Tokens& tokens, int count) {
   peer.clear();
 }
 
+using Numbers = std::vector<int>;
+
 struct Mode {
   const char* name;
-  std::size_t numbers;
-  void (*run)(Peer&, Tokens&, const std::vector<int>&);
-  int (*context)(const std::vector<int>&);
+  std::size_t least, most;  // numbers
+  void (*run)(Peer&, Tokens&, const Numbers&);
+  double (*context)(const Numbers&);  // of all sequences; a double, since none of it may wrap
 };
 
+constexpr double one = 1;
 constexpr Mode kModes[] = {
-    {"decode", 1, run_decode,
-     [](const std::vector<int>& n) { return n[0] + (n.size() > 1 ? n[1] : 5) + 8; }},
-    {"prefill", 1, run_prefill,
-     [](const std::vector<int>& n) { return *std::max_element(n.begin(), n.end()) + 64; }},
-    {"batch", 2, run_batch, [](const std::vector<int>& n) { return n[0] * (n[1] + 16); }},
-    {"agents", 3, run_agents, [](const std::vector<int>& n) { return n[1] + n[0] * (n[2] + 8); }},
-    {"turns", 5, run_turns,
-     [](const std::vector<int>& n) { return n[1] + n[0] * n[2] * (n[3] + n[4]) + 64; }},
+    {"decode", 1, 2, run_decode,
+     [](const Numbers& n) { return one * n[0] + (n.size() > 1 ? n[1] : 5) + 8; }},
+    {"prefill", 1, 1024, run_prefill,
+     [](const Numbers& n) { return one * *std::max_element(n.begin(), n.end()) + 64; }},
+    {"batch", 2, 2, run_batch, [](const Numbers& n) { return one * n[0] * (n[1] + 16); }},
+    {"agents", 3, 3, run_agents, [](const Numbers& n) { return n[1] + one * n[0] * (n[2] + 8); }},
+    {"turns", 5, 5, run_turns,
+     [](const Numbers& n) { return n[1] + one * n[0] * n[2] * (n[3] + n[4]) + 64; }},
 };
+
+const Mode& find_mode(std::string_view name) {
+  for (const Mode& mode : kModes)
+    if (name == mode.name) return mode;
+  fail("the mode is decode, prefill, batch, agents or turns");
+}
 
 void quiet(ggml_log_level level, const char* text, void*) {
   if (level == GGML_LOG_LEVEL_ERROR) std::fputs(text, stderr);
@@ -281,28 +327,28 @@ void quiet(ggml_log_level level, const char* text, void*) {
 
 int main(int argc, char** argv) {
   if (argc < 4) fail("usage: peer MODEL decode|prefill|batch|agents|turns NUMBERS...");
-  llama_log_set(quiet, nullptr);
-  std::vector<int> numbers;
+  const Mode& mode = find_mode(argv[2]);
+  Numbers numbers;
   for (int i = 3; i < argc; ++i) {
     const std::string word = argv[i];
     const std::size_t equals = word.find('=');
-    if (equals == std::string::npos) numbers.push_back(std::atoi(argv[i]));
-    else settings()[word.substr(0, equals)] = std::atoi(word.c_str() + equals + 1);
+    if (equals == std::string::npos) numbers.push_back(number(word, 1));
+    else set(word.substr(0, equals), std::string_view(word).substr(equals + 1));
   }
-  for (const Mode& mode : kModes) {
-    if (std::string(argv[2]) != mode.name) continue;
-    if (numbers.size() < mode.numbers) fail("too few numbers");
-    const bool one = mode.run == run_decode || mode.run == run_prefill;
-    const int context = std::max(mode.context(numbers), setting("WARM", 0));
-    Peer peer(argv[1], context, one ? 1 : numbers[0]);
-    Tokens tokens(peer.vocabulary());
-    warm(peer, tokens, setting("WARM", 0));
-    std::printf("{\"peer\": \"%s\", \"mode\": \"%s\", \"threads\": %d, \"load_seconds\": %.3f, ",
-                PEER_NAME, mode.name, setting("THREADS", 2), peer.load_seconds());
-    mode.run(peer, tokens, numbers);
-    std::printf("}\n");
-    std::fflush(stdout);
-    std::_Exit(0);
-  }
-  fail("unknown mode");
+  if (numbers.size() < mode.least) fail("too few numbers");
+  if (numbers.size() > mode.most) fail("too many numbers");
+  const double context = std::max(mode.context(numbers), one * setting("WARM", 0));
+  if (context > 1 << 24) fail("more than 16777216 positions");
+  llama_log_set(quiet, nullptr);
+  const bool alone = mode.run == run_decode || mode.run == run_prefill;
+  Peer peer(argv[1], static_cast<int>(context), alone ? 1 : numbers[0]);
+  Tokens tokens(peer.vocabulary());
+  warm(peer, tokens, setting("WARM", 0));
+  std::printf("{\"peer\": \"%s\", \"mode\": \"%s\", \"threads\": %d, \"load_seconds\": %.3f, ",
+              PEER_NAME, mode.name, setting("THREADS", 2), peer.load_seconds());
+  mode.run(peer, tokens, numbers);
+  std::printf("}\n");
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (!written) std::fprintf(stderr, "peer: the result could not be written to stdout\n");
+  std::_Exit(written ? 0 : 1);
 }

@@ -9,13 +9,20 @@
 //     agents  SEQUENCES PREFIX TOKENS   a shared prefix, then decode in step
 //     turns   SEQUENCES PREFIX TURNS GENERATED GIVEN
 //   -w: first a prompt of so many, which is forgotten: its experts are in memory then.
+//   What is no number, or one too many, is refused; a result that cannot be written exits with 1.
 //   MODEL may be - for the embedded one. `ids_hash`: of all tokens that came out, so that speed
 //   cannot come from doing less.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,6 +33,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/json.h"
+#include "runtime/base/limits.h"
 #include "runtime/embedded_model.h"
 #include "runtime/engine.h"
 
@@ -210,18 +218,19 @@ void run_turns(Measured& model, const Numbers& n, Json& out) {
 
 struct Mode {
   const char* name;
-  std::size_t numbers;
+  std::size_t least, most;  // numbers
   void (*run)(Measured&, const Numbers&, Json&);
-  std::uint32_t (*context)(const Numbers&);  // of each sequence
+  std::uint64_t (*context)(const Numbers&);  // of each sequence
 };
 
+constexpr std::uint64_t one = 1;  // sums and products in 64 bits
 constexpr Mode modes[] = {
-    {"decode", 1, run_decode, [](const Numbers& n) { return n[0] + prompt_tokens(n); }},
-    {"prefill", 1, run_prefill,
-     [](const Numbers& n) { return std::max(64u, *std::max_element(n.begin(), n.end())); }},
-    {"batch", 2, run_batch, [](const Numbers& n) { return n[1] + 10; }},
-    {"agents", 3, run_agents, [](const Numbers& n) { return n[1] + n[2]; }},
-    {"turns", 5, run_turns, [](const Numbers& n) { return n[1] + n[2] * (n[3] + n[4]); }},
+    {"decode", 1, 2, run_decode, [](const Numbers& n) { return one * n[0] + prompt_tokens(n); }},
+    {"prefill", 1, 1024, run_prefill,
+     [](const Numbers& n) { return one * std::max(64u, *std::max_element(n.begin(), n.end())); }},
+    {"batch", 2, 2, run_batch, [](const Numbers& n) { return one * n[1] + 10; }},
+    {"agents", 3, 3, run_agents, [](const Numbers& n) { return one * n[1] + n[2]; }},
+    {"turns", 5, 5, run_turns, [](const Numbers& n) { return n[1] + one * n[2] * (n[3] + n[4]); }},
 };
 
 const Mode& find_mode(std::string_view name) {
@@ -231,15 +240,41 @@ const Mode& find_mode(std::string_view name) {
   return *found;
 }
 
-std::uint32_t number(const std::string& text) {
-  const unsigned long value = std::strtoul(text.c_str(), nullptr, 10);
-  if (value == 0 || value > 1u << 20) die(text + " is no number of 1 to 1048576");
-  return static_cast<std::uint32_t>(value);
+std::uint32_t number(std::string_view text) {
+  constexpr std::uint32_t most = 1 << 20;
+  std::uint32_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end || value == 0 || value > most)
+    die(fmt::format("\"{}\" is no number of 1 to {}", text, most));
+  return value;
+}
+
+Numbers numbers_of(const Mode& mode, std::span<const std::string> words) {
+  if (words.size() < mode.least) die("too few numbers");
+  if (words.size() > mode.most) die("too many numbers");
+  Numbers numbers;
+  for (const std::string& word : words) numbers.push_back(number(word));
+  return numbers;
+}
+
+std::uint32_t context_of(const Mode& mode, const Numbers& numbers, std::uint32_t warm_tokens) {
+  const std::uint64_t context = std::max<std::uint64_t>(mode.context(numbers), warm_tokens);
+  if (context > limits::context_max)
+    die(fmt::format("{} positions, at most {}", context, limits::context_max));
+  return static_cast<std::uint32_t>(context);
+}
+
+void print(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
+    die(fmt::format("the result could not be written: stdout: {}", std::strerror(errno)));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Before any file is opened, which would get its number.
+  if (fcntl(STDOUT_FILENO, F_GETFD) < 0) die("stdout is closed");
   std::vector<std::string> words(argv + 1, argv + argc);
   EngineConfig config;
   config.threads = 2;
@@ -253,19 +288,17 @@ int main(int argc, char** argv) {
   }
   if (words.size() < 3) die("usage: sequences_bench [-t N] [-ub N] [-w N] MODEL MODE NUMBERS...");
   const Mode& mode = find_mode(words[1]);
-  Numbers numbers;
-  for (std::size_t i = 2; i < words.size(); ++i) numbers.push_back(number(words[i]));
-  if (numbers.size() < mode.numbers) die("too few numbers");
-  const bool one = mode.run == run_decode || mode.run == run_prefill;
+  const Numbers numbers = numbers_of(mode, std::span(words).subspan(2));
+  const bool alone = mode.run == run_decode || mode.run == run_prefill;
   config.model_path = words[0] == "-" ? must(embedded_model_path()) : words[0];
-  config.sequences = one ? 1 : numbers[0];
-  config.context = std::max(mode.context(numbers), warm_tokens);
+  config.sequences = alone ? 1 : numbers[0];
+  config.context = context_of(mode, numbers, warm_tokens);
   Measured model(config);
   warm(model, warm_tokens);
   Json out = Json::object();
   out.set("peer", "millrace").set("mode", mode.name).set("threads", model.threads());
   out.set("kernels", model.kernels()).set("load_seconds", model.load_seconds());
   mode.run(model, numbers, out);
-  fmt::print("{}\n", out.set("ids_hash", hash_hex(model.ids_hash())).dump());
+  print(out.set("ids_hash", hash_hex(model.ids_hash())).dump() + "\n");
   return 0;
 }

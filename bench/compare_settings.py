@@ -24,7 +24,7 @@ import tempfile
 import time
 
 from memory_limit import MemoryLimit
-from record import RESULTS, frame
+from record import frame, positive, result_name, write_result
 
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 COLUMNS = (
@@ -152,10 +152,10 @@ def main():
     parser.add_argument("model")
     parser.add_argument("settings", nargs="+")
     parser.add_argument("--limit", required=True)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=positive, default=3)
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--prompt-tokens", type=int, default=4)
-    parser.add_argument("--keep-as")
+    parser.add_argument("--keep-as", metavar="NAME", type=result_name)
     options = parser.parse_intermixed_args()
     settings = dict(one.split("=", 1) for one in options.settings)
     runs = {name: [] for name in settings}
@@ -171,9 +171,7 @@ def main():
         kept = frame(options.keep_as)
         kept.update({"kind": "settings", "limit": options.limit, "settings": settings,
                      "model": pathlib.Path(options.model).name, "runs": runs})
-        RESULTS.mkdir(exist_ok=True)
-        path = RESULTS / f"{options.keep_as}.json"
-        path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        write_result(kept)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,44 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 
 
+def result_name(text):
+    """Type of an argument that names a file of RESULTS."""
+    if not re.fullmatch(r"[a-z0-9-]+", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no name of a-z, 0-9 and -")
+    return text
+
+
+def write_result(kept):
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{kept['name']}.json"
+    path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def positive(text):
+    """Type of an argument that takes a whole number of at least 1."""
+    if not re.fullmatch(r"0*[1-9][0-9]{0,8}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    return int(text)
+
+
+def printed_by(command):
+    """What a program printed; a sentence and exit 1 if it is not there or fails."""
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    except OSError as error:
+        sys.exit(f"{words[0]}: {error.strerror}")
+    if done.returncode != 0:
+        sys.exit(f"{shlex.join(words)}: exit {done.returncode}\n{done.stderr}")
+    return done.stdout
+
+
 def output_of(*command):
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    except OSError:
+        return ""
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
@@ -89,15 +125,10 @@ def whole(command):
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("name")
+    parser.add_argument("name", type=result_name)
     parser.add_argument("command")
     arguments = parser.parse_args()
-    if not re.fullmatch(r"[a-z0-9-]+", arguments.name):
-        parser.error("a name of a-z, 0-9 and -")
-    kept = frame(arguments.name) | whole(arguments.command)
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{arguments.name}.json"
-    path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    path = write_result(frame(arguments.name) | whole(arguments.command))
     print(f"{path.relative_to(ROOT)} written; bench/draw_figures.py puts it into the README")
 
 

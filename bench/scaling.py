@@ -4,12 +4,12 @@
 usage: scaling.py MILLRACE BENCH FOLDER [--rounds N] [--keep-as NAME] [--small]
 
 BENCH is sequences_bench. Files in the shape of Qwen3-30B-A3B with 4 layers (MXFP4 experts, Q8_0
-trunk, about 1.8 GB; the last with 512 experts per layer 4 GB) are made in FOLDER and removed one
-by one. All experts are in memory. Beside each thread count and number of experts stands the limit:
-the weights that a token passes over at the speed of the plain read loop, measured just
-before. Prints medians, in milliseconds per token; --keep-as NAME keeps all repeats in
-bench/results/NAME.json. Nothing else should be running. --small: a tiny shape and few steps, to see
-that it works.
+trunk, about 1.8 GB; the last with 512 experts per layer 4 GB) are made one by one in a folder of
+their own inside FOLDER, which is removed at the end. All experts are in memory. Beside each thread
+count and number of experts stands the limit: the weights that a token passes over at the speed of
+the plain read loop, the faster of one just before and one just behind. Prints medians, in
+milliseconds per token; --keep-as NAME keeps all repeats in bench/results/NAME.json. Nothing else
+should be running. --small: a tiny shape and few steps, to see that it works; what it keeps says so.
 """
 
 import argparse
@@ -17,28 +17,22 @@ import json
 import os
 import pathlib
 import statistics
-import subprocess
 import sys
+import tempfile
 
-from record import RESULTS, frame
+from record import frame, positive, printed_by, result_name, write_result
 
+SHAPE = "qwen3-30b-a3b"
+TYPE = "mxfp4"
 LAYERS = 4
 CHOSEN = 16  # times that a prompt chooses each expert, on average, before what is measured
 
 
-def output(command):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True,
-                          check=False)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stderr}")
-    return done.stdout
-
-
 class Scaling:
-    def __init__(self, options):
+    def __init__(self, options, folder):
         self.options = options
         self.cores = len(os.sched_getaffinity(0))
-        self.path = pathlib.Path(options.folder) / "scaling.gguf"
+        self.path = pathlib.Path(folder) / "scaling.gguf"
         self.rows = {}
         self.model = None
         small = options.small
@@ -49,13 +43,20 @@ class Scaling:
         self.positions = (16,) if small else (128, 512, 2048, 8192)
         self.loop = ["--size", "2M", "--repeats", "1"] if small else ["--size", "1G"]
 
+    def label(self):
+        """The model in words: its shape, and in which numbers it is another."""
+        numbers = dict(self.shape)
+        layers = numbers.pop("layers")
+        changes = [f"{name.replace('_', ' ')} {value}" for name, value in numbers.items()]
+        return ", ".join([SHAPE, f"{layers} layer{'s' if layers > 1 else ''}", *changes, TYPE])
+
     def make(self, **numbers):
         self.path.unlink(missing_ok=True)
         flags = [f"--{name.replace('_', '-')}={value}"
                  for name, value in (self.shape | numbers).items()]
-        output([self.options.millrace, "fixture", self.path, "--shape", "qwen3-30b-a3b", "--type",
-                "mxfp4", "-q", *flags])
-        self.model = json.loads(output([self.options.millrace, "inspect", self.path, "--json"]))
+        printed_by([self.options.millrace, "fixture", self.path, "--shape", SHAPE, "--type",
+                    TYPE, "-q", *flags])
+        self.model = json.loads(printed_by([self.options.millrace, "inspect", self.path, "--json"]))
 
     def token_bytes(self):
         """Weights that one token passes over; its row of the embedding is left out."""
@@ -66,7 +67,7 @@ class Scaling:
 
     def read_loop(self, threads):
         """Bytes per second of the plain loop, the median of its repeats."""
-        text = output([self.options.millrace, "kernels", "--json", "-q", "--type", "q8_0",
+        text = printed_by([self.options.millrace, "kernels", "--json", "-q", "--type", "q8_0",
                        "--tokens", "1", "--threads", threads, *self.loop])
         return next(statistics.median(limit["repeats_bytes_per_second"])
                     for limit in json.loads(text)["limits"] if limit["residency"] == "memory")
@@ -74,9 +75,15 @@ class Scaling:
     def milliseconds(self, *words, threads=None):
         experts = self.model["experts"]
         warm = CHOSEN * experts["count"] // experts["used"]
-        text = output([self.options.bench, "-t", threads or self.cores, "-w", warm, self.path,
+        text = printed_by([self.options.bench, "-t", threads or self.cores, "-w", warm, self.path,
                        *words])
         return 1000 / json.loads(text)["decode"]["tokens_per_second"]
+
+    def decode_beside_limit(self, threads):
+        """Milliseconds of a token, and what its weights take in the plain loop."""
+        before = self.read_loop(threads)
+        cost = self.milliseconds("decode", self.tokens, 1, threads=threads)
+        return cost, 1000 * self.token_bytes() / max(before, self.read_loop(threads))
 
     def note(self, axis, value, milliseconds, limit=None):
         row = self.rows.setdefault(axis, {}).setdefault(str(value), {"ms": []})
@@ -90,9 +97,7 @@ class Scaling:
         counts = sorted({count for count in (1, 2, 4, 8, 16, 32, 64) if count < self.cores}
                         | {self.cores})
         for count in counts:
-            limit = 1000 * self.token_bytes() / self.read_loop(count)
-            cost = self.milliseconds("decode", self.tokens, 1, threads=count)
-            self.note("threads", count, cost, limit)
+            self.note("threads", count, *self.decode_beside_limit(count))
 
     def sequences(self):
         for count in self.counts:
@@ -109,9 +114,7 @@ class Scaling:
                 ("experts per layer, 8 used", [{"experts": n} for n in (16, 64, 256, 512)])):
             for change in changes:
                 self.make(**change)
-                limit = 1000 * self.token_bytes() / self.read_loop(self.cores)
-                self.note(axis, *change.values(), self.milliseconds("decode", self.tokens, 1),
-                          limit)
+                self.note(axis, *change.values(), *self.decode_beside_limit(self.cores))
 
     def run(self):
         for _ in range(self.options.rounds):
@@ -125,11 +128,16 @@ class Scaling:
 
     def keep(self):
         if self.options.keep_as:
-            kept = frame(self.options.keep_as) | {
-                "kind": "scaling", "model": f"qwen3-30b-a3b, {LAYERS} layers, mxfp4",
-                "rows": self.rows}
-            (RESULTS / f"{self.options.keep_as}.json").write_text(json.dumps(kept, indent=1) + "\n",
-                                                                  encoding="utf-8")
+            write_result(frame(self.options.keep_as) | {
+                "kind": "scaling", "model": self.label(), "tokens": self.tokens,
+                "rows": self.rows})
+
+
+def folder_inside(folder):
+    try:
+        return tempfile.TemporaryDirectory(prefix="scaling-", dir=folder)
+    except OSError as error:
+        sys.exit(f"{folder}: {error.strerror}")
 
 
 def main():
@@ -137,11 +145,13 @@ def main():
     parser.add_argument("millrace")
     parser.add_argument("bench")
     parser.add_argument("folder")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--keep-as", metavar="NAME")
+    parser.add_argument("--rounds", type=positive, default=3)
+    parser.add_argument("--keep-as", metavar="NAME", type=result_name)
     parser.add_argument("--small", action="store_true")
-    scaling = Scaling(parser.parse_args())
-    scaling.run()
+    options = parser.parse_args()
+    with folder_inside(options.folder) as folder:
+        scaling = Scaling(options, folder)
+        scaling.run()
     for axis, row in scaling.rows.items():
         for value, kept in row.items():
             print(f"{axis}: {value}: {statistics.median(kept['ms']):.3g} ms")

@@ -1,9 +1,10 @@
-// Products of super-blocks of 256 values with one token's activations: decode, on ISAs of few
-// registers. Rows go one after the other, a single stream for the hardware; what four rows are in
-// matmul_super-inl.h, four neighbouring super-blocks of a row (a quad) are here.
+// Products of super-blocks of 256 values with one token's activations: decode. Rows go one after
+// the other, a single stream for the hardware; what four rows are in matmul_super-inl.h, four
+// neighbouring super-blocks of a row (a quad) are here.
 #pragma once
 
 #include "kernels/matmul_super-inl.h"
+#include "kernels/row_totals-inl.h"
 #include "kernels/two_tokens-inl.h"
 
 namespace millrace {
@@ -95,13 +96,57 @@ template <class Isa, class Format, int block>
   }
 }
 
-// What a quad of super-blocks gives.
+// What a quad of super-blocks gives: parts of its blocks' scaled sums, lane 4j + i of block i, or
+// what the ISA makes of four vectors of parts.
+template <class Isa>
+struct QuadParts {
+  using Type = typename Isa::I32x16;
+  static Type zero() { return Isa::zero_i(); }
+  // In group order.
+  static typename Isa::I32x16 join(const Type (&parts)[4]) {
+    return Isa::group_order_i(Isa::reduce_lanes(parts));
+  }
+};
+template <class Isa>
+requires has_four_sums<Isa>
+struct QuadParts<Isa> {
+  using Type = typename Isa::FourSums;
+  static Type zero() { return Isa::four_zeros(); }
+  static typename Isa::I32x16 join(const Type (&parts)[4]) { return Isa::join_sums(parts); }
+};
+
 template <class Isa>
 struct QuadSums {
-  typename Isa::FourSums products[4];
+  typename QuadParts<Isa>::Type products[4];
   typename Isa::I32x16 minima[4];
   typename Isa::I32x16 words[4];
 };
+
+// The products of a quad's first `count` blocks.
+template <class Isa, class Format>
+[[gnu::always_inline]] inline typename QuadParts<Isa>::Type dot_blocks(
+    const std::byte* const (&at)[4], std::size_t count, const SuperHeader<Isa>& header,
+    const SuperActivations<Isa>* x) {
+  if constexpr (has_four_sums<Isa>) {
+    typename Isa::I32x16 dots[4];
+    dots[0] = dot_ordered<Isa, Format, 0>(at[0], header, x[0]);
+    dots[1] = count > 1 ? dot_ordered<Isa, Format, 1>(at[1], header, x[1]) : Isa::zero_i();
+    dots[2] = count > 2 ? dot_ordered<Isa, Format, 2>(at[2], header, x[2]) : Isa::zero_i();
+    dots[3] = count > 3 ? dot_ordered<Isa, Format, 3>(at[3], header, x[3]) : Isa::zero_i();
+    return Isa::four_sums(dots);
+  } else {
+    typename Isa::I32x16 dots[4][2];
+    for (auto& block : dots) block[0] = block[1] = Isa::zero_i();
+    dot_super<Isa, Format>(unpack_super<Isa, Format, 0>(at[0], header), x[0], dots[0]);
+    if (count > 1)
+      dot_super<Isa, Format>(unpack_super<Isa, Format, 1>(at[1], header), x[1], dots[1]);
+    if (count > 2)
+      dot_super<Isa, Format>(unpack_super<Isa, Format, 2>(at[2], header), x[2], dots[2]);
+    if (count > 3)
+      dot_super<Isa, Format>(unpack_super<Isa, Format, 3>(at[3], header), x[3], dots[3]);
+    return join_dots<Isa, Format>(dots, header);
+  }
+}
 
 // The first `count` blocks of quad `quad` of four.
 template <class Isa, class Format>
@@ -114,12 +159,7 @@ template <class Isa, class Format>
   const std::byte* const blocks[4] = {at, block(1), block(2), block(3)};
   SuperHeader<Isa> header;
   Format::template header<Isa>(blocks, header);
-  typename Isa::I32x16 dots[4];
-  dots[0] = dot_ordered<Isa, Format, 0>(at, header, x[0]);
-  dots[1] = count > 1 ? dot_ordered<Isa, Format, 1>(blocks[1], header, x[1]) : Isa::zero_i();
-  dots[2] = count > 2 ? dot_ordered<Isa, Format, 2>(blocks[2], header, x[2]) : Isa::zero_i();
-  dots[3] = count > 3 ? dot_ordered<Isa, Format, 3>(blocks[3], header, x[3]) : Isa::zero_i();
-  out.products[quad] = Isa::four_sums(dots);
+  out.products[quad] = dot_blocks<Isa, Format>(blocks, count, header, x);
   if constexpr (has_sums<Isa, Format>) out.minima[quad] = dot_minima<Isa, Format>(header, sum);
   out.words[quad] = header.words;
 }
@@ -137,14 +177,14 @@ template <class Isa, class Format>
       stream.work_up_to(at + count * Format::block_bytes);
       dot_quad<Isa, Format>(at, blocks - first, x + first, sum[quad], quad, out);
     } else {
-      out.products[quad] = Isa::four_zeros();
+      out.products[quad] = QuadParts<Isa>::zero();
       out.minima[quad] = out.words[quad] = Isa::zero_i();
     }
   }
   return at;
 }
 
-// The canonical accumulators of `blocks` blocks, of one row or of short ones.
+// The canonical accumulators of `blocks` blocks, of one row or of short ones, in group order.
 template <class Isa, class Format>
 [[gnu::always_inline]] inline typename Isa::F32x16 dot_supers(const std::byte* at,
                                                               std::size_t blocks,
@@ -159,11 +199,45 @@ template <class Isa, class Format>
     if (blocks - b >= group_supers) dot(group_supers);  // no conditions within
     else dot(blocks - b);
     const auto minima = has_sums<Isa, Format> ? Isa::reduce_quads(sums.minima) : Isa::zero_i();
-    step_super<Isa, Format>(Isa::join_sums(sums.products), minima,
+    step_super<Isa, Format>(QuadParts<Isa>::join(sums.products), minima,
                             Isa::template pick_words<Format::factor_word>(sums.words),
                             x.scale[b / group_supers], acc);
   }
-  return Isa::group_order(total_super<Isa, Format>(acc));
+  return total_super<Isa, Format>(acc);
+}
+
+// The last rows, where fewer are left than go together, and rows of other lengths.
+template <class Isa, class Format>
+[[gnu::always_inline]] inline void short_supers(const WeightRows& weights, std::size_t row,
+                                                std::size_t together,
+                                                const OrderedSupers<Isa>& ordered,
+                                                PrefetchStream<Isa>& stream, float* y) {
+  const std::size_t blocks = weights.columns / super_values;
+  for (; row < weights.rows; row += together) {
+    if (weights.rows - row < together) together = 1;
+    alignas(64) float lanes[16];
+    Isa::store(lanes,
+               Isa::group_order(dot_supers<Isa, Format>(weights.data + row * weights.row_bytes,
+                                                        together * blocks, ordered, stream)));
+    for (std::size_t i = 0; i < together; ++i)
+      y[row + i] = together == 1 ? Isa::tree_sum(Isa::load(lanes))
+                                 : Isa::tree_sum(Isa::load_first(lanes + i * blocks, blocks));
+  }
+}
+
+// Rows of which `together` are a group, or single longer ones. Returns how many were computed.
+template <class Isa, class Format, std::size_t together>
+[[gnu::always_inline]] inline std::size_t whole_supers(const WeightRows& weights,
+                                                       const OrderedSupers<Isa>& ordered,
+                                                       PrefetchStream<Isa>& stream, float* y) {
+  const std::size_t blocks = together * weights.columns / super_values;
+  RowTotals<Isa, together> totals(y);
+  std::size_t row = 0;
+  for (; row + together <= weights.rows; row += together)
+    totals.add(
+        dot_supers<Isa, Format>(weights.data + row * weights.row_bytes, blocks, ordered, stream));
+  totals.finish();
+  return row;
 }
 
 template <class Isa, class Format>
@@ -171,23 +245,14 @@ template <class Isa, class Format>
                                              float* y) {
   const std::size_t blocks = weights.columns / super_values;
   const bool close = weights.row_bytes == blocks * Format::block_bytes;
-  std::size_t together = close && blocks < group_supers ? group_supers / blocks : 1;
+  const std::size_t together = close && blocks < group_supers ? group_supers / blocks : 1;
   PrefetchStream<Isa> stream(weights.data);
   OrderedSupers<Isa> ordered;
   order_supers<Isa, Format>(x, blocks, together, ordered);
-  for (std::size_t row = 0; row < weights.rows; row += together) {
-    if (weights.rows - row < together) together = 1;
-    const auto sums = dot_supers<Isa, Format>(weights.data + row * weights.row_bytes,
-                                              together * blocks, ordered, stream);
-    if (together == 1) {
-      y[row] = Isa::tree_sum(sums);
-    } else {
-      alignas(64) float lanes[16];
-      Isa::store(lanes, sums);
-      for (std::size_t i = 0; i < together; ++i)
-        y[row + i] = Isa::tree_sum(Isa::load_first(lanes + i * blocks, blocks));
-    }
-  }
+  std::size_t row = 0;
+  if (together == 1) row = whole_supers<Isa, Format, 1>(weights, ordered, stream, y);
+  else if (blocks == 8) row = whole_supers<Isa, Format, 2>(weights, ordered, stream, y);
+  short_supers<Isa, Format>(weights, row, together, ordered, stream, y);
 }
 
 template <class Isa, class Format>

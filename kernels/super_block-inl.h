@@ -39,10 +39,15 @@ constexpr std::size_t unit_at(SuperLayout layout, std::size_t vector, std::size_
 // last halves of the same four sub-blocks. Then dots are summed first and scaled afterwards, four
 // rows together; the others multiply each pair of products by its scale.
 
-// Policies with FourSums take the rows of a matvec one after the other (matvec_super-inl.h).
+// Policies with FourSums, or whose vectors are registers, take the rows of a matvec one after the
+// other (matvec_super-inl.h). The former want a format's sub-scales as words.
 template <class Isa>
-inline constexpr bool rows_in_order = requires {
+inline constexpr bool has_four_sums = requires {
   typename Isa::FourSums;
+};
+template <class Isa>
+inline constexpr bool rows_in_order = has_four_sums<Isa> || requires {
+  Isa::wide_registers;
 };
 
 // Four rows' scales; a format fills what it uses.

@@ -50,7 +50,7 @@ struct FormatIQ4_XS {
     out.pair_scale[1] = Isa::add_i(
         Isa::template byte_of_each<0, 1, 2, 3>(Isa::template spread_words<1, 1, 1, 1>(scales)),
         less);
-    if constexpr (rows_in_order<Isa>) word_scales<Isa>(front, out);
+    if constexpr (has_four_sums<Isa>) word_scales<Isa>(front, out);
     else if constexpr (bias<Isa> != 0)
       out.scale[0] = Isa::add_w(Isa::widen_low(Isa::bytes(scales)), -32);
   }

@@ -64,7 +64,7 @@ struct KQuant8 : KQuant {
   [[gnu::always_inline]] static void header(const std::byte* const (&rows)[super_rows],
                                             SuperHeader<Isa>& out) {
     out.words = row_words<Isa>(rows, 0);  // d dmin | k0 | k1 | k2
-    if constexpr (rows_in_order<Isa>) word_scales<Isa>(out);
+    if constexpr (has_four_sums<Isa>) word_scales<Isa>(out);
     // Bytes: scales 0..3 and minima 0..3 are the low bits of k0 and k1; the others have their low
     // four bits in k2 and their high two above those of k0 and k1.
     const auto front = Isa::template pick_each<1, 1, 2, 2>(out.words);
@@ -79,7 +79,7 @@ struct KQuant8 : KQuant {
     const auto scales = Isa::template spread_words<0, 0, 1, 1>(both);
     out.pair_scale[0] = Isa::template byte_of_each<0, 2, 0, 2>(scales);
     out.pair_scale[1] = Isa::template byte_of_each<1, 3, 1, 3>(scales);
-    if constexpr (!rows_in_order<Isa>) out.minimum[0] = Isa::widen_high(Isa::bytes(both));
+    if constexpr (!has_four_sums<Isa>) out.minimum[0] = Isa::widen_high(Isa::bytes(both));
   }
   // The same in 16 bits each: the low bits and the high two meet as a pair of bytes and are added
   // as multiples of 1/4 (scales) and 1/16 of their places.

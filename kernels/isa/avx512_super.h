@@ -15,6 +15,7 @@ struct Avx512SuperOf : Base {
   using typename Base::B64;
   using typename Base::F32x16;
   using typename Base::I32x16;
+  static constexpr bool wide_registers = true;
 
   // --- 64 bytes ---
   static B64 load_rows(const std::byte* const (&rows)[4], std::size_t offset) {

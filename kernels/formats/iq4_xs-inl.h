@@ -15,7 +15,7 @@ struct FormatIQ4_XS {
   static constexpr bool paired = true;
   static constexpr std::size_t sub_scales = 8;
   template <class Isa>
-  static constexpr std::int32_t bias = Isa::signed_bias;
+  static constexpr std::int32_t bias = has_four_sums<Isa> ? 0 : Isa::signed_bias;  // 16-bit sums
   template <class Isa>
   static constexpr bool signed_codes = bias<Isa> == 0;
   static constexpr bool has_minima = false;

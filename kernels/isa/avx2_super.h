@@ -215,17 +215,16 @@ struct Avx2SuperOf : Base {
     const __m256 x = _mm256_broadcast_ps(reinterpret_cast<const __m128*>(p));
     return {x, x};
   }
-};
 
-struct Avx2Super : Avx2SuperOf<Avx2> {
+  // --- rows in order ---
   static __m256i pair_sums_both(__m256i u_lo, __m256i a_lo, __m256i u_hi, __m256i a_hi) {
     return _mm256_add_epi16(_mm256_maddubs_epi16(u_lo, a_lo), _mm256_maddubs_epi16(u_hi, a_hi));
   }
   static I32x16 multiply_add_both(const I32x16& acc, const B64& u_lo, const B64& a_lo,
                                   const B64& u_hi, const B64& a_hi, const B64& scale) {
-    return add_i(acc, madd({pair_sums_both(u_lo.lo, a_lo.lo, u_hi.lo, a_hi.lo),
-                            pair_sums_both(u_lo.hi, a_lo.hi, u_hi.hi, a_hi.hi)},
-                           scale));
+    return Base::add_i(acc, madd({pair_sums_both(u_lo.lo, a_lo.lo, u_hi.lo, a_hi.lo),
+                                  pair_sums_both(u_lo.hi, a_lo.hi, u_hi.hi, a_hi.hi)},
+                                 scale));
   }
   static B64 and_b(const B64& a, const B64& b) {
     return {_mm256_and_si256(a.lo, b.lo), _mm256_and_si256(a.hi, b.hi)};
@@ -245,17 +244,18 @@ struct Avx2Super : Avx2SuperOf<Avx2> {
   using FourSums = __m256i;  // in two parts each
   static FourSums four_zeros() { return _mm256_setzero_si256(); }
   static FourSums four_sums(const I32x16 (&p)[4]) {
-    return fold64(fold32(add_halves(p[0]), add_halves(p[1])),
-                  fold32(add_halves(p[2]), add_halves(p[3])));
+    return Base::fold64(Base::fold32(add_halves(p[0]), add_halves(p[1])),
+                        Base::fold32(add_halves(p[2]), add_halves(p[3])));
   }
   static __m256i add_parts(const FourSums& a, const FourSums& b) {
     return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20),
                             _mm256_permute2x128_si256(a, b, 0x31));
   }
   static I32x16 join_sums(const FourSums (&f)[4]) {
-    return group_order_i({add_parts(f[0], f[1]), add_parts(f[2], f[3])});
+    return Base::group_order_i({add_parts(f[0], f[1]), add_parts(f[2], f[3])});
   }
 };
+using Avx2Super = Avx2SuperOf<Avx2>;
 
 }  // namespace
 }  // namespace millrace

@@ -21,6 +21,13 @@ struct AvxVnniSuper : Avx2SuperOf<AvxVnni> {
     return multiply_add(acc, abs_a, {_mm256_sign_epi8(w.lo, a.lo), _mm256_sign_epi8(w.hi, a.hi)},
                         scale);
   }
+  static I32x16 multiply_add_both(const I32x16& acc, const B64& u_lo, const B64& a_lo,
+                                  const B64& u_hi, const B64& a_hi, const B64& scale) {
+    return {_mm256_dpwssd_avx_epi32(acc.lo, pair_sums_both(u_lo.lo, a_lo.lo, u_hi.lo, a_hi.lo),
+                                    scale.lo),
+            _mm256_dpwssd_avx_epi32(acc.hi, pair_sums_both(u_lo.hi, a_lo.hi, u_hi.hi, a_hi.hi),
+                                    scale.hi)};
+  }
 };
 
 }  // namespace

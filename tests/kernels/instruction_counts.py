@@ -31,9 +31,9 @@ LOOPS = {
     "MXFP4": ("table", "matvec_whole", "FormatMxfp4", 8 * 17),
     "Q4_0": ("table", "matvec_whole", "CentredBlocks<BlockQ4_0, false, 8>", 8 * 18),
     "Q8_0": ("table", "matvec_whole", "FormatQ8_0", 8 * 34),
-    "Q4_K": ("super", "matvec_super", "FormatQ4_K", 144),
-    "Q6_K": ("super", "matvec_super", "FormatQ6_K", 210),
-    "IQ4_XS": ("super", "matvec_super", "FormatIQ4_XS", 136),
+    "Q4_K": ("super", "matvec_super_in_order", "FormatQ4_K", 144),
+    "Q6_K": ("super", "matvec_super_in_order", "FormatQ6_K", 210),
+    "IQ4_XS": ("super", "matvec_super_in_order", "FormatIQ4_XS", 136),
 }
 
 def skip(reason):
@@ -90,17 +90,18 @@ def functions(archive):
 
 
 def instructions_per_dot(lines):
-    """Of the best of the innermost loops that hold dot instructions (others finish a row)."""
-    loops = [(target, at) for at, _, target in lines if target is not None and target <= at]
-    best = None
-    for start, end in loops:
-        if any((a, b) != (start, end) and start <= a and b <= end for a, b in loops):
-            continue
-        body = [name for at, name, _ in lines if start <= at <= end]
-        dots = sum(name in DOTS for name in body)
-        if dots and (best is None or len(body) / dots < best):
-            best = len(body) / dots
-    return best
+    """Of the best of the innermost loops that hold dot instructions (others finish a row). Loops
+    within it that hold none, of prefetches, count as passed once."""
+    loops = {}
+    for at, _, target in lines:
+        if target is not None and target <= at:
+            body = [name for each, name, _ in lines if target <= each <= at]
+            dots = sum(name in DOTS for name in body)
+            if dots:
+                loops[target, at] = len(body) / dots
+    innermost = [each for (start, end), each in loops.items()
+                 if not any((a, b) != (start, end) and start <= a and b <= end for a, b in loops)]
+    return min(innermost, default=None)
 
 
 def disassembled(folder, isa):

@@ -83,6 +83,22 @@ struct Q8Elements {
   }
 };
 
+// Heads in as few tiles of at most `most` as will do, all of about the same size: a small tile has
+// too few chains of fma to keep them busy. Calls tile.operator()<count>(first head).
+template <std::size_t most, class Tile>
+[[gnu::always_inline]] inline void for_even_tiles(std::size_t heads, Tile tile) {
+  const auto call = [&]<std::size_t count>(const auto& self, std::size_t wanted, std::size_t head) {
+    if (wanted == count) tile.template operator()<count>(head);
+    else if constexpr (count > 1) self.template operator()<count - 1>(self, wanted, head);
+  };
+  std::size_t tiles = (heads + most - 1) / most;
+  for (std::size_t head = 0; head < heads; --tiles) {
+    const std::size_t count = (heads - head + tiles - 1) / tiles;
+    call.template operator()<most>(call, count, head);
+    head += count;
+  }
+}
+
 // What a block of heads keeps from part to part.
 struct AttentionSums {
   alignas(64) float maximum[attention_block_heads] = {};
@@ -143,7 +159,8 @@ class Attention {
   // The values of columns [column, column + 16 * strip_vectors), or as many as there are, whose
   // rows lie at part.v.
   void add_strip(const Part& part, std::size_t column) const {
-    strip_from<tile / strip_vectors>(part, 0, column);
+    for_even_tiles<tile / strip_vectors>(
+        heads_, [&]<std::size_t count>(std::size_t head) { strip_of<count>(part, head, column); });
   }
   static constexpr std::size_t strip_vectors = 2;
 
@@ -316,18 +333,13 @@ class Attention {
   }
 
   template <std::size_t count>
-  void strip_from(const Part& part, std::size_t head, std::size_t column) const {
+  void strip_of(const Part& part, std::size_t head, std::size_t column) const {
     const std::size_t left = args_.value_dim - column;
-    for (; head + count <= heads_; head += count) {
-      if (left >= 16 * strip_vectors) {
-        value_tile<count, strip_vectors, true>(part, head, column, 16, 0);
-        continue;
-      }
-      if (left >= 16) value_tile<count, 1, true>(part, head, column, 16, 0);
-      if (const std::size_t lanes = left % 16; lanes > 0)
-        value_tile<count, 1, false>(part, head, column + left - lanes, lanes, left - lanes);
-    }
-    if constexpr (count > 1) strip_from<count / 2>(part, head, column);
+    if (left >= 16 * strip_vectors)
+      return value_tile<count, strip_vectors, true>(part, head, column, 16, 0);
+    if (left >= 16) value_tile<count, 1, true>(part, head, column, 16, 0);
+    if (const std::size_t lanes = left % 16; lanes > 0)
+      value_tile<count, 1, false>(part, head, column + left - lanes, lanes, left - lanes);
   }
 
   // Columns from `column` on, `vectors` vectors at a time, the rest in smaller tiles.

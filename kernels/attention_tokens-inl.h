@@ -189,16 +189,12 @@ class AttentionTokens {
   void score(std::size_t t, std::size_t at, std::size_t stop) const {
     const AttentionPart& part = parts_[t];
     if (part.count == 0 || part.offset + part.count <= at || part.offset >= stop) return;
-    score_heads_from<score_heads>(t, at, 0);
-  }
-  template <std::size_t count>
-  void score_heads_from(std::size_t t, std::size_t at, std::size_t head) const {
     const AttentionArgs& own = token_args_[t];
-    for (; head + count <= own.heads; head += count)
+    for_even_tiles<score_heads>(own.heads, [&]<std::size_t count>(std::size_t head) {
       score_turned<Isa, count, score_blocks>(own.q + head * own.head_dim, own.head_dim,
                                              keys_ + at * own.head_dim, own.scale,
                                              own.scratch + head * attention_part_positions + at);
-    if constexpr (count > 1) score_heads_from<count / 2>(t, at, head);
+    });
   }
 
   // Positions [begin, begin + count), of one part.

@@ -107,13 +107,44 @@ std::uint64_t KvCache::order_bytes(const Hparams& hparams, std::uint32_t context
   return rows * std::uint64_t{sizeof(float) + sizeof(std::uint32_t)};
 }
 
-std::uint64_t KvCache::bytes(const Hparams& hparams, std::uint32_t context, KvType type,
-                             std::uint32_t batch_tokens_max) noexcept {
-  std::uint64_t sum = PinnedMemory::mapped_bytes(1, order_bytes(hparams, context));
+// How many layers need so many bytes.
+std::map<std::uint64_t, std::uint64_t> KvCache::layers_of_size(const std::vector<Layer>& layers,
+                                                               KvType type) {
+  std::map<std::uint64_t, std::uint64_t> found;
+  for (const Layer& layer : layers)
+    if (const std::uint64_t bytes = layer_bytes(layer, type); bytes > 0) ++found[bytes];
+  return found;
+}
+
+std::vector<KvCache::Layer> KvCache::make_layers(const Hparams& hparams, std::uint32_t context,
+                                                 std::uint32_t batch_tokens_max) {
+  std::vector<Layer> layers;
   for (LayerIndex layer = 0; layer < hparams.layers; ++layer)
-    sum += PinnedMemory::mapped_bytes(
-        1, layer_bytes(make_layer(hparams, layer, context, batch_tokens_max), type));
+    layers.push_back(make_layer(hparams, layer, context, batch_tokens_max));
+  return layers;
+}
+
+std::uint64_t KvCache::bytes(const Hparams& hparams, std::uint32_t context, KvType type,
+                             std::uint32_t batch_tokens_max) {
+  std::uint64_t sum = PinnedMemory::mapped_bytes(1, order_bytes(hparams, context));
+  for (const auto& [bytes, count] :
+       layers_of_size(make_layers(hparams, context, batch_tokens_max), type))
+    sum += PinnedMemory::mapped_bytes(count, bytes);
   return sum;
+}
+
+// Layers of one size lie together, so that they fill huge pages.
+Status KvCache::place_layers() {
+  for (const auto& [bytes, count] : layers_of_size(layers_, type_)) {
+    MILLRACE_ASSIGN(const auto blocks, memory_.allocate(count, bytes));
+    auto block = blocks.begin();
+    for (Layer& layer : layers_) {
+      if (layer_bytes(layer, type_) != bytes) continue;
+      layer.data = block++->data;
+      place_compressed(layer);
+    }
+  }
+  return {};
 }
 
 Result<KvCache> KvCache::create(const Hparams& hparams, std::uint32_t context, KvType type,
@@ -121,15 +152,8 @@ Result<KvCache> KvCache::create(const Hparams& hparams, std::uint32_t context, K
   KvCache cache;
   cache.type_ = type;
   cache.context_ = context;
-  for (LayerIndex index = 0; index < hparams.layers; ++index) {
-    Layer layer = make_layer(hparams, index, context, batch_tokens_max);
-    if (const std::uint64_t bytes = layer_bytes(layer, type); bytes > 0) {
-      MILLRACE_ASSIGN(const auto blocks, cache.memory_.allocate(1, bytes));
-      layer.data = blocks.front().data;
-      cache.place_compressed(layer);
-    }
-    cache.layers_.push_back(layer);
-  }
+  cache.layers_ = make_layers(hparams, context, batch_tokens_max);
+  MILLRACE_TRY(cache.place_layers());
   if (const std::uint64_t bytes = order_bytes(hparams, context); bytes > 0) {
     MILLRACE_ASSIGN(const auto blocks, cache.memory_.allocate(1, bytes));
     cache.row_scores_ = reinterpret_cast<float*>(blocks.front().data);

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -46,7 +47,7 @@ class KvCache {
   static Result<KvCache> create(const Hparams& hparams, std::uint32_t context, KvType type,
                                 std::uint32_t batch_tokens_max = limits::batch_tokens_max);
   static std::uint64_t bytes(const Hparams& hparams, std::uint32_t context, KvType type,
-                             std::uint32_t batch_tokens_max = limits::batch_tokens_max) noexcept;
+                             std::uint32_t batch_tokens_max = limits::batch_tokens_max);
 
   KvType type() const noexcept { return type_; }
   std::uint32_t context() const noexcept { return context_; }
@@ -92,6 +93,11 @@ class KvCache {
   KvCache() = default;
   static Layer make_layer(const Hparams& hparams, LayerIndex layer, std::uint32_t context,
                           std::uint32_t batch_tokens_max) noexcept;
+  static std::vector<Layer> make_layers(const Hparams& hparams, std::uint32_t context,
+                                        std::uint32_t batch_tokens_max);
+  static std::map<std::uint64_t, std::uint64_t> layers_of_size(const std::vector<Layer>& layers,
+                                                               KvType type);
+  Status place_layers();
   static std::uint64_t positions_bytes(const Layer& layer, KvType type) noexcept;
   static std::uint64_t layer_bytes(const Layer& layer, KvType type) noexcept;
   static std::uint64_t order_bytes(const Hparams& hparams, std::uint32_t context) noexcept;

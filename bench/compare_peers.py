@@ -21,7 +21,7 @@ import shutil
 import statistics
 import sys
 
-from record import (commit, frame, plain_words, positive, printed_by, result_name,
+from record import (command_line, commit, frame, plain_words, positive, printed_by, result_name,
                     write_result)
 
 PROMPT_MIN = 256  # shorter ones say more about the first step than about speed
@@ -153,15 +153,18 @@ def show(rows):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("bench", type=program)
-    parser.add_argument("model")
-    parser.add_argument("axes", nargs="+", metavar="AXIS", type=axis)
-    parser.add_argument("--peer", action="append", default=[], type=peer)
-    parser.add_argument("--threads", type=positive, default=2)
-    parser.add_argument("--rounds", type=positive, default=3)
-    parser.add_argument("--warm", type=whole_number, default=0, metavar="TOKENS")
-    parser.add_argument("--keep-as", metavar="NAME", type=result_name)
+    parser = command_line(__doc__)
+    parser.add_argument("bench", metavar="BENCH", type=program, help="sequences_bench")
+    parser.add_argument("model", metavar="MODEL", help="a GGUF file that all of them read")
+    parser.add_argument("axes", nargs="+", metavar="AXIS", type=axis, help="a mode and its numbers")
+    parser.add_argument("--peer", metavar="WHO|VERSION|PROGRAM", action="append", default=[],
+                        type=peer, help="another engine, repeatable")
+    parser.add_argument("--threads", metavar="N", type=positive, default=2, help="default: 2")
+    parser.add_argument("--rounds", metavar="N", type=positive, default=3, help="default: 3")
+    parser.add_argument("--warm", type=whole_number, default=0, metavar="TOKENS",
+                        help="default: none")
+    parser.add_argument("--keep-as", metavar="NAME", type=result_name,
+                        help="of bench/results/NAME.json")
     options = parser.parse_intermixed_args()
     names = [who for who, _, _ in options.peer]
     if len(set(names)) < len(names):

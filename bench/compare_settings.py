@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -24,7 +25,7 @@ import tempfile
 import time
 
 from memory_limit import MemoryLimit
-from record import frame, positive, result_name, write_result
+from record import command_line, frame, positive, result_name, write_result
 
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 COLUMNS = (
@@ -46,13 +47,31 @@ COLUMNS = (
 )
 
 
+def size(text):
+    """Type of an argument that is checked here and read by size_of."""
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?[KMG]|[0-9]+", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no size, as 6G or 512M")
+    return text
+
+
 def size_of(text):
     return int(float(text[:-1]) * UNITS[text[-1]]) if text[-1] in UNITS else int(text)
 
 
+def setting(text):
+    """Name and flags."""
+    name, equals, flags = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=FLAGS")
+    return name, flags
+
+
 def drop_page_cache():
     os.sync()
-    pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
+    try:
+        pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
+    except OSError as error:
+        sys.exit(f"the cache of pages cannot be dropped: {error.strerror}; run this as root")
 
 
 def run(options, flags):
@@ -147,17 +166,19 @@ def shown(settings, runs):
 
 
 def main():
-    parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("millrace")
-    parser.add_argument("model")
-    parser.add_argument("settings", nargs="+")
-    parser.add_argument("--limit", required=True)
-    parser.add_argument("--rounds", type=positive, default=3)
-    parser.add_argument("--tokens", type=int, default=48)
-    parser.add_argument("--prompt-tokens", type=int, default=4)
-    parser.add_argument("--keep-as", metavar="NAME", type=result_name)
+    parser = command_line(__doc__)
+    parser.add_argument("millrace", metavar="MILLRACE", help="the program")
+    parser.add_argument("model", metavar="MODEL", help="a file or folder that `run` takes")
+    parser.add_argument("settings", metavar="SETTING", nargs="+", type=setting, help="NAME=FLAGS")
+    parser.add_argument("--limit", metavar="SIZE", required=True, type=size, help="of memory")
+    parser.add_argument("--rounds", metavar="N", type=positive, default=3, help="default: 3")
+    parser.add_argument("--tokens", metavar="N", type=positive, default=48, help="default: 48")
+    parser.add_argument("--prompt-tokens", metavar="N", type=positive, default=4,
+                        help="default: 4")
+    parser.add_argument("--keep-as", metavar="NAME", type=result_name,
+                        help="of bench/results/NAME.json")
     options = parser.parse_intermixed_args()
-    settings = dict(one.split("=", 1) for one in options.settings)
+    settings = dict(options.settings)
     runs = {name: [] for name in settings}
     for turn in range(options.rounds):
         for name, flags in settings.items():

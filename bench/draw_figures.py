@@ -8,11 +8,14 @@ kernels`, `millrace floor`, compare_settings.py, compare_peers.py or scaling.py.
 nothing is written: exit 1 if the README says other than the results.
 """
 
+import argparse
 import json
 import pathlib
 import re
 import statistics
 import sys
+
+from record import ROOT, command_line
 
 MARKER = re.compile(r"(<!-- figures: ([\w-]+) -->\n)(.*?)(<!-- end of figures -->)", re.S)
 
@@ -144,16 +147,27 @@ def drawn(name, results):
     return {"kernels": kernels, "floor": floor}[name](kept)
 
 
+def folder(text):
+    """Type of an argument that is a folder with a README."""
+    if not (pathlib.Path(text) / "README.md").is_file():
+        raise argparse.ArgumentTypeError(f"{text!r} is no folder with a README.md")
+    return pathlib.Path(text)
+
+
 def main():
-    words = [word for word in sys.argv[1:] if word != "--check"]
-    root = pathlib.Path(words[0] if words else pathlib.Path(__file__).resolve().parent.parent)
+    parser = command_line(__doc__)
+    parser.add_argument("root", metavar="ROOT", nargs="?", type=folder, default=ROOT,
+                        help="of the source; default: where this script lies")
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    options = parser.parse_args()
+    root = options.root
     results = {}
     for path in sorted((root / "bench" / "results").glob("*.json")):
         results[path.stem] = json.loads(path.read_text(encoding="utf-8"))
     readme = root / "README.md"
     text = readme.read_text(encoding="utf-8")
     fresh = MARKER.sub(lambda match: match[1] + drawn(match[2], results) + match[4], text)
-    if "--check" not in sys.argv:
+    if not options.check:
         readme.write_text(fresh, encoding="utf-8")
     elif fresh != text:
         print("README.md: figures: other than bench/results says: run bench/draw_figures.py")

@@ -10,7 +10,6 @@ to end with the same bits. Needs root, loop devices and the blkio controller (cg
 with the reason elsewhere (exit 77).
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -20,6 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from record import command_line, positive
 
 BLKIO = pathlib.Path("/sys/fs/cgroup/blkio")
 SHARE_MIN = 0.9
@@ -171,11 +172,11 @@ class Bench:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("millrace")
-    parser.add_argument("--folder")
-    parser.add_argument("--rates", default="200,100", help="MB/s of the two drives")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser = command_line(__doc__)
+    parser.add_argument("millrace", metavar="MILLRACE", help="the program")
+    parser.add_argument("--folder", metavar="DIR", help="default: that of temporary files")
+    parser.add_argument("--rates", metavar="MB/S", default="200,100", help="MB/s of the two drives")
+    parser.add_argument("--repeats", metavar="N", type=positive, default=3, help="default: 3")
     options = parser.parse_args()
     if os.geteuid() != 0:
         skip("loop devices need root")

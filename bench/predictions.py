@@ -14,10 +14,9 @@ import json
 import os
 import pathlib
 import statistics
-import subprocess
-import sys
 
 from memory_limit import MemoryLimit
+from record import command_line, positive, printed_by
 
 # shape: layers, weights, limits in MiB. All have routing as recorded of models of their kind.
 CASES = {
@@ -31,11 +30,13 @@ PROMPT = "a b c d"
 
 
 def run(command, limit=None):
-    done = subprocess.run(command, capture_output=True, text=True,
-                          preexec_fn=limit.enter if limit else None)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: exit {done.returncode}\n{done.stderr}")
-    return done.stdout
+    return printed_by(command, limit.enter if limit else None)
+
+
+def shape_name(text):
+    if text not in CASES:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(CASES)}")
+    return text
 
 
 def generate(options, model, limit, extra=()):
@@ -84,12 +85,13 @@ def ratio(predicted, achieved):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("millrace")
-    parser.add_argument("folder")
-    parser.add_argument("shapes", nargs="*", default=list(CASES), metavar="SHAPE")
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--tokens", type=int, default=96)
+    parser = command_line(__doc__)
+    parser.add_argument("millrace", metavar="MILLRACE", help="the program")
+    parser.add_argument("folder", metavar="FOLDER", help="with room for 6 GB")
+    parser.add_argument("shapes", nargs="*", default=list(CASES), metavar="SHAPE", type=shape_name,
+                        help=f"of {', '.join(CASES)}; default: all")
+    parser.add_argument("--repeat", metavar="N", type=positive, default=3, help="default: 3")
+    parser.add_argument("--tokens", metavar="N", type=positive, default=96, help="default: 96")
     parser.add_argument("--keep", action="store_true", help="do not delete the fixtures")
     options = parser.parse_intermixed_args()
     os.environ["XDG_CACHE_HOME"] = str(pathlib.Path(options.folder).resolve() / "cache")

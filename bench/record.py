@@ -23,6 +23,14 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 
 
+def command_line(text):
+    """A parser that shows a script's docstring, which is `text`: what it is, usage, meaning."""
+    title, usage, *meaning = text.strip().split("\n\n")
+    return argparse.ArgumentParser(usage=usage.removeprefix("usage: "),
+                                   description="\n\n".join([title, *meaning]),
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
 def result_name(text):
     """Type of an argument that names a file of RESULTS."""
     if not re.fullmatch(r"[a-z0-9-]+", text):
@@ -44,11 +52,12 @@ def positive(text):
     return int(text)
 
 
-def printed_by(command):
-    """What a program printed; a sentence and exit 1 if it is not there or fails."""
+def printed_by(command, first=None):
+    """What a program printed; a sentence and exit 1 if it is not there or fails. `first` is called
+    in its process."""
     words = [str(word) for word in command]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, check=False, preexec_fn=first)
     except OSError as error:
         sys.exit(f"{words[0]}: {error.strerror}")
     if done.returncode != 0:
@@ -119,17 +128,27 @@ def run(command):
 
 
 def whole(command):
-    text = run(command)
-    return {"kind": "whole", "command": plain_words(command), "result": json.loads(text)}
+    try:
+        result = json.loads(run(command))
+    except ValueError as error:
+        sys.exit(f"{command}: printed no JSON: {error}")
+    if not isinstance(result, dict):
+        sys.exit(f"{command}: printed no JSON object")
+    return {"kind": "whole", "command": plain_words(command), "result": result}
+
+
+def drawn_in_readme(name):
+    return f"<!-- figures: {name} -->" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def main():
-    parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("name", type=result_name)
-    parser.add_argument("command")
+    parser = command_line(__doc__)
+    parser.add_argument("name", metavar="NAME", type=result_name, help="of a-z, 0-9 and -")
+    parser.add_argument("command", metavar="COMMAND", help="one word for the shell, quoted")
     arguments = parser.parse_args()
     path = write_result(frame(arguments.name) | whole(arguments.command))
-    print(f"{path.relative_to(ROOT)} written; bench/draw_figures.py puts it into the README")
+    drawn = "; bench/draw_figures.py puts it into the README"
+    print(f"{path.relative_to(ROOT)} written{drawn if drawn_in_readme(arguments.name) else ''}")
 
 
 if __name__ == "__main__":

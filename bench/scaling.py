@@ -12,7 +12,6 @@ milliseconds per token; --keep-as NAME keeps all repeats in bench/results/NAME.j
 should be running. --small: a tiny shape and few steps, to see that it works; what it keeps says so.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -20,7 +19,7 @@ import statistics
 import sys
 import tempfile
 
-from record import frame, positive, printed_by, result_name, write_result
+from record import command_line, frame, positive, printed_by, result_name, write_result
 
 SHAPE = "qwen3-30b-a3b"
 TYPE = "mxfp4"
@@ -141,13 +140,14 @@ def folder_inside(folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("millrace")
-    parser.add_argument("bench")
-    parser.add_argument("folder")
-    parser.add_argument("--rounds", type=positive, default=3)
-    parser.add_argument("--keep-as", metavar="NAME", type=result_name)
-    parser.add_argument("--small", action="store_true")
+    parser = command_line(__doc__)
+    parser.add_argument("millrace", metavar="MILLRACE", help="the program")
+    parser.add_argument("bench", metavar="BENCH", help="sequences_bench")
+    parser.add_argument("folder", metavar="FOLDER", help="with room for 4 GB")
+    parser.add_argument("--rounds", metavar="N", type=positive, default=3, help="default: 3")
+    parser.add_argument("--keep-as", metavar="NAME", type=result_name,
+                        help="of bench/results/NAME.json")
+    parser.add_argument("--small", action="store_true", help="only to see that it works")
     options = parser.parse_args()
     with folder_inside(options.folder) as folder:
         scaling = Scaling(options, folder)

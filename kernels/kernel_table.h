@@ -1,9 +1,9 @@
 // The kernels' interface: one table of function pointers per ISA, all giving the same bits
-// (canonical arithmetic, kernels/README.md). Raw pointers and counts only. All functions are pure
+// (the canonical arithmetic, below). Raw pointers and counts only. All functions are pure
 // but for their outputs, allocate nothing, and may run in any thread. Pointers need no alignment;
 // outputs never overlap inputs unless stated.
 //
-// Canonical arithmetic in short (DESIGN section 4):
+// Canonical arithmetic:
 //   activations
 //     per 32 values (per 256 for super-blocks): d = max|x| / 127,
 //     q = round-half-even(x * (127 / max|x|)); max|x| < 2^-100: d = q = 0

@@ -1,7 +1,8 @@
 // Plain, slow forms of the weight kernels: the oracle that tests and benches compare with, never a
-// fallback. Written from the format's definition and DESIGN's canonical order, with loops over
-// elements and nothing shared with the kernels but the code table. Any thread; row pointers need no
-// alignment; `columns` is a multiple of the type's block. Types without an entry abort.
+// fallback. Written from the format's definition and the canonical order (kernel_table.h), with
+// loops over elements and nothing shared with the kernels but the code table. Any thread; row
+// pointers need no alignment; `columns` is a multiple of the type's block. Types without an entry
+// abort.
 #pragma once
 
 #include <cstddef>

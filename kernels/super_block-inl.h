@@ -1,7 +1,7 @@
 // Super-blocks of 256 values over an ISA policy: what a format says about its layout, one row's
 // products of one super-block, and decoding. Integer sub-scales are multiplied in before anything
-// is summed to float: see DESIGN's canonical arithmetic. Rows come in fours: lane r of a header
-// belongs to row r.
+// is summed to float: see the canonical arithmetic in kernel_table.h. Rows come in fours: lane r of
+// a header belongs to row r.
 #pragma once
 
 #include "kernels/kernel_table.h"

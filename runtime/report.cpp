@@ -346,7 +346,7 @@ std::string too_small(const Engine& engine) {
   if (engine.plan().measuring_bytes > 0) return {};
   const std::uint64_t pool = engine.spec().experts.pool_bytes();
   if (pool == 0) return "the model has no experts";
-  return format_bytes(pool) + " of experts are too few to hold them against the drive";
+  return format_bytes(pool) + " of experts are too small to time the drive";
 }
 
 // Why the run has no figure of its own.

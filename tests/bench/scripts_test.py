@@ -95,6 +95,46 @@ class Names(Scripts):
         self.assertEqual(json.loads((self.root / "results/a-1.json").read_text()), {"name": "a-1"})
 
 
+    def test_the_readme_is_named_only_where_it_has_the_figures(self):
+        record = importlib.import_module("record")
+        self.addCleanup(setattr, record, "ROOT", record.ROOT)
+        record.ROOT = self.root
+        (self.root / "README.md").write_text("<!-- figures: small-1 -->\n<!-- end of figures -->\n")
+        self.assertTrue(record.drawn_in_readme("small-1"))
+        self.assertFalse(record.drawn_in_readme("small"))
+
+    def test_what_prints_no_json_object_is_not_kept(self):
+        for command, said in (("echo hi", "echo hi: printed no JSON: "),
+                              ("true", "true: printed no JSON: "),
+                              ("echo [1]", "echo [1]: printed no JSON object")):
+            self.refused("record", ["ok1", command], said)
+
+
+class Words(Scripts):
+    def test_help_is_the_usage_once_and_the_whole_meaning(self):
+        for script in ("compare_peers", "compare_settings", "draw_figures", "mirror_bench",
+                       "predictions", "record", "scaling"):
+            done = self.run_script(script, "--help")
+            title, usage, *meaning = importlib.import_module(script).__doc__.split("\n\n")
+            with self.subTest(script=script):
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertTrue(done.stdout.startswith(f"{usage}\n\n{title}\n\n"), done.stdout)
+                self.assertIn("\n\n".join(meaning), done.stdout)
+                self.assertEqual(done.stdout.count("usage:"), 1)
+
+    def test_what_names_nothing_is_refused(self):
+        self.refused("draw_figures", [f"{self.root}/absent"], "is no folder with a README.md")
+        self.refused("draw_figures", ["--absent"], "unrecognized arguments: --absent")
+        self.refused("predictions", [self.millrace, str(self.root), "NOSHAPE"],
+                     "'NOSHAPE' is none of qwen3-30b-a3b, ")
+        self.refused("predictions", [self.millrace, str(self.root), "--repeat=0"], "whole number")
+        for words, said in ((["off", "--limit=1G"], "'off' is not NAME=FLAGS"),
+                            (["=--prefetch off", "--limit=1G"], "is not NAME=FLAGS"),
+                            (["default=", "--limit=much"], "'much' is no size"),
+                            (["default=", "--limit=1G", "--tokens=0"], "whole number")):
+            self.refused("compare_settings", [self.millrace, "m.gguf", *words], said)
+
+
 class Peers(Scripts):
     def test_what_cannot_be_compared_is_refused_before_anything_is_measured(self):
         def refused(words, said):

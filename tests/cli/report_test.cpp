@@ -278,7 +278,7 @@ TEST_CASE("What a report cannot say of floor and speed has its reason") {
   };
   const std::string plain = report({"--cache", "25%"});
   CAPTURE(plain);
-  const std::string reason = "of experts are too few to hold them against the drive";
+  const std::string reason = "of experts are too small to time the drive";
   CHECK(contains(plain, "no speed: "));
   CHECK(contains(plain, "floor      not known: "));
   CHECK(contains(plain, reason));

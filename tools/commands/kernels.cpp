@@ -41,7 +41,9 @@ void add_kernels(CLI::App& app, int& code) {
   KernelStudyOptions& study = flags->study;
   CLI::App* command = app.add_subcommand(
       "kernels", "measure every weight product of this CPU beside its limit; 5 if one is wrong");
-  command->add_option("--type", study.types, "of weights, as MXFP4,Q4_K [all]")
+  command
+      ->add_option("--type", study.types,
+                   "of weights, as MXFP4,Q4_K [all, which take about 10 minutes]")
       ->delimiter(',')
       ->take_all()
       ->check(not_empty());
@@ -59,9 +61,15 @@ void add_kernels(CLI::App& app, int& code) {
       ->capture_default_str();
   command->add_option("--tokens", study.tokens, "of the figure for many tokens; 1: none")
       ->capture_default_str();
-  command->add_option("--size", flags->size, "weights that come from memory [twice the caches]")
+  command
+      ->add_option(
+          "--size", flags->size,
+          "weights that come from memory [twice the caches]; below the caches it measures these")
       ->check(not_empty());
-  command->add_option("--repeats", study.repeats, "of each measurement")->capture_default_str();
+  command
+      ->add_option("--repeats", study.repeats,
+                   "of each measurement; below 5 shares above 1.05 are not judged")
+      ->capture_default_str();
   command->add_flag("--json", flags->json, "print one JSON object on stdout");
   command->add_flag("-q,--quiet", flags->quiet, "errors only; no progress");
   command->callback([flags, &code] {

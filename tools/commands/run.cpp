@@ -236,10 +236,12 @@ void add_sampling_flags(CLI::App& app, RunFlags& flags) {
                  "tokens that penalties look at; -1: all")
       ->transform(decimal())
       ->capture_default_str();
-  app.add_option("--presence-penalty", sampling.presence_penalty)
+  app.add_option("--presence-penalty", sampling.presence_penalty,
+                 "taken once from the logit of a token that is there already; 0: none")
       ->check(finite("--presence-penalty"))
       ->capture_default_str();
-  app.add_option("--frequency-penalty", sampling.frequency_penalty)
+  app.add_option("--frequency-penalty", sampling.frequency_penalty,
+                 "taken from the logit of a token each time that it is there already; 0: none")
       ->check(finite("--frequency-penalty"))
       ->capture_default_str();
   app.add_option("--stop", flags.generate.stop, "text that ends the generation (repeatable)")

@@ -97,8 +97,10 @@ def machine():
 
 
 def commit():
+    """Results that were just kept, and the figures of them, are no changes of what is measured."""
     known = output_of("git", "rev-parse", "--short=10", "HEAD")
-    changed = output_of("git", "status", "--porcelain", "--untracked-files=no")
+    changed = output_of("git", "status", "--porcelain", "--untracked-files=no", "--", ":/",
+                        ":(top,exclude)bench/results", ":(top,exclude)README.md")
     return known + ("+changes" if changed else "")
 
 

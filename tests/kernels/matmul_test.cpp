@@ -106,6 +106,16 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("matmul q8: no rows write and read nothing") {
+  for (const DType type : quantized_types()) {
+    for (const std::size_t columns : {256, 768, 4352}) {
+      Weights w(type, 0, columns, Scales::ordinary, 90);
+      for (const std::size_t tokens : {1, 2, 3, 9})
+        check_q8(w, Activations(type, Random(91).floats(tokens * columns), tokens, columns));
+    }
+  }
+}
+
 TEST_CASE("matmul q8: zero, denormal, infinite and NaN weight scales give the canonical bits") {
   std::uint64_t seed = 100;
   for (const DType type : quantized_types()) {

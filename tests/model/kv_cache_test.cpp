@@ -77,6 +77,17 @@ TEST_CASE("kv cache: the plan's bytes are what is mapped, twice as many for f32"
   CHECK(KvCache::bytes(h, 1u << 16, KvType::f16) < KvCache::bytes(h, 1u << 16, KvType::f32));
 }
 
+TEST_CASE("kv cache: layers of one size lie together, so that small ones fill huge pages") {
+  Hparams h = shape();
+  h.kv_heads = {2, 1, 2};
+  auto cache = KvCache::create(h, 1000, KvType::f16);
+  REQUIRE(cache.has_value());
+  const auto* const first = static_cast<const std::byte*>(cache->keys(0, 0));
+  const std::ptrdiff_t bytes = 1000 * 2 * (8 + 5) * 2;
+  CHECK(static_cast<const std::byte*>(cache->keys(2, 0)) - first == (bytes + 4095) / 4096 * 4096);
+  CHECK(KvCache::bytes(h, 1000, KvType::f16) < 3 * bytes);
+}
+
 TEST_CASE("kv cache: a windowed layer moves on and keeps what the next tokens look back at") {
   Hparams h = shape();
   h.windows = {4, 0, 4};

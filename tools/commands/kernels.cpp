@@ -43,7 +43,7 @@ void add_kernels(CLI::App& app, int& code) {
       "kernels", "measure every weight product of this CPU beside its limit; 5 if one is wrong");
   command
       ->add_option("--type", study.types,
-                   "of weights, as MXFP4,Q4_K [all, which take about 10 minutes]")
+                   "of weights, as MXFP4,Q4_K [all, which take many minutes]")
       ->delimiter(',')
       ->take_all()
       ->check(not_empty());

@@ -225,12 +225,14 @@ template <class Isa, class Format>
   }
 }
 
-// Rows of which `together` are a group, or single longer ones. Returns how many were computed.
+// Rows of which `together` are a group, or single longer ones. Returns how many were computed. Not
+// inlined: tests/kernels/instruction_counts.py counts it.
 template <class Isa, class Format, std::size_t together>
-[[gnu::always_inline]] inline std::size_t whole_supers(const WeightRows& weights,
-                                                       const OrderedSupers<Isa>& ordered,
-                                                       PrefetchStream<Isa>& stream, float* y) {
-  const std::size_t blocks = together * weights.columns / super_values;
+[[gnu::noinline]] std::size_t whole_supers(const WeightRows& weights,
+                                           const OrderedSupers<Isa>& ordered,
+                                           PrefetchStream<Isa>& stream, float* y) {
+  const std::size_t blocks =
+      together > 1 ? group_supers : weights.columns / super_values;  // the former without tails
   RowTotals<Isa, together> totals(y);
   std::size_t row = 0;
   for (; row + together <= weights.rows; row += together)

@@ -5,9 +5,9 @@ usage: instruction_counts.py DRIVER KERNELS_FOLDER COMPILER [--refresh]
 
 Counts do not depend on what else the machine does, so a slow-down shows where times cannot show
 it. callgrind counts what runs, for the instruction sets that it knows; for the others the
-instructions of the innermost loop of the product for one token are counted in the disassembly. The
-reference is instruction_counts.json beside this script, for one compiler; --refresh writes it anew.
-Exit 77 (skipped, with the reason) without valgrind or objdump or with another compiler.
+instructions of the loops of the product for one token are counted in the disassembly, each as often
+as it is passed. The reference is instruction_counts.json beside this script, for one compiler;
+--refresh writes it anew. Exit 77 (skipped, with the reason) without valgrind or objdump or with another compiler.
 """
 
 import json
@@ -25,16 +25,18 @@ COUNTED_TYPES = ("MXFP4", "Q4_0", "Q8_0", "Q4_K", "Q6_K", "IQ4_XS", "F16")
 # Instruction set -> products of a code and an activation in one of its dot instructions.
 LOOP_ISAS = {"avxvnni": 32, "avx512": 64, "avx512vnni": 64}
 DOTS = ("vpmaddubsw", "vpdpbusd")
-# Type -> part of the table, its product for one token (the first argument is the policy), and the
-# bytes of weights of 256 codes.
-LOOPS = {
-    "MXFP4": ("table", "matvec_whole", "FormatMxfp4", 8 * 17),
-    "Q4_0": ("table", "matvec_whole", "CentredBlocks<BlockQ4_0, false, 8>", 8 * 18),
-    "Q8_0": ("table", "matvec_whole", "FormatQ8_0", 8 * 34),
-    "Q4_K": ("super", "matvec_super_in_order", "FormatQ4_K", 144),
-    "Q6_K": ("super", "matvec_super_in_order", "FormatQ6_K", 210),
-    "IQ4_XS": ("super", "matvec_super_in_order", "FormatIQ4_XS", 136),
+# Type -> its format, and the bytes of weights of 256 codes.
+BLOCKS = {  # matvec_whole<policy, format>: one loop
+    "MXFP4": ("FormatMxfp4", 8 * 17),
+    "Q4_0": ("CentredBlocks<BlockQ4_0, false, 8>", 8 * 18),
+    "Q8_0": ("FormatQ8_0", 8 * 34),
 }
+SUPER_BLOCKS = {  # whole_supers<policy, format, 2>: what rows of 2048 columns run
+    "Q4_K": ("FormatQ4_K", 144),
+    "Q6_K": ("FormatQ6_K", 210),
+    "IQ4_XS": ("FormatIQ4_XS", 136),
+}
+
 
 def skip(reason):
     print(f"instruction counts: skipped: {reason}")
@@ -70,7 +72,7 @@ def counted(driver, isa):
 
 
 def plain_name(symbol):
-    return re.sub(r"(millrace::|\(anonymous namespace\)::|^void )", "", symbol)
+    return re.sub(r"(millrace::|\(anonymous namespace\)::|^void |^unsigned long )", "", symbol)
 
 
 def functions(archive):
@@ -90,37 +92,75 @@ def functions(archive):
 
 
 def instructions_per_dot(lines):
-    """Of the best of the innermost loops that hold dot instructions (others finish a row). Loops
-    within it that hold none, of prefetches, count as passed once."""
-    loops = {}
-    for at, _, target in lines:
-        if target is not None and target <= at:
-            body = [name for each, name, _ in lines if target <= each <= at]
-            dots = sum(name in DOTS for name in body)
-            if dots:
-                loops[target, at] = len(body) / dots
-    innermost = [each for (start, end), each in loops.items()
-                 if not any((a, b) != (start, end) and start <= a and b <= end for a, b in loops)]
-    return min(innermost, default=None)
+    """Of the best of the innermost loops that hold dot instructions (others finish a row)."""
+    loops = [(target, at) for at, _, target in lines if target is not None and target <= at]
+    best = None
+    for start, end in loops:
+        if any((a, b) != (start, end) and start <= a and b <= end for a, b in loops):
+            continue
+        body = [name for at, name, _ in lines if start <= at <= end]
+        dots = sum(name in DOTS for name in body)
+        if dots and (best is None or len(body) / dots < best):
+            best = len(body) / dots
+    return best
+
+
+def instructions_per_group(lines, size):
+    """Of a group of 16 super-blocks of `size` bytes each: a loop over groups, in it one over the
+    four quads of a group unless the compiler unrolled it, and loops over the lines to prefetch."""
+    loops = {(target, at): [(each, name) for each, name, _ in lines if target <= each <= at]
+             for at, _, target in lines if target is not None and target <= at}
+    has_dots = {loop: any(name in DOTS for _, name in body) for loop, body in loops.items()}
+
+    def inner(loop):
+        """The loops right in it."""
+        within = [each for each in loops if each != loop and loop[0] <= each[0] <= each[1] <= loop[1]]
+        return [each for each in within
+                if not any(other != each and other[0] <= each[0] and each[1] <= other[1]
+                           for other in within)]
+
+    def passed(loop, depth):
+        """Instructions of one pass."""
+        total = len(loops[loop])
+        for each in inner(loop):
+            quads = has_dots[each]
+            if quads and depth == 1:
+                return None
+            times = 4 if quads else 16 * size / 64 / 4**depth
+            part = passed(each, depth + 1)
+            total += times * part - len(loops[each]) if part is not None else float("nan")
+        return total
+
+    whole = [loop for loop in loops if has_dots[loop]
+             and not any(has_dots[each] and each != loop and each[0] <= loop[0] and loop[1] <= each[1]
+                         for each in loops)]
+    return passed(whole[0], 0) if len(whole) == 1 else None
 
 
 def disassembled(folder, isa):
     """The same from the objects of an instruction set; empty if this build has none."""
-    parts = {part: pathlib.Path(folder) / f"libkernels_{part}_{isa}.a"
-             for part in ("table", "super")}
-    if not parts["table"].exists():
-        return {}
-    known = {part: functions(archive) for part, archive in parts.items()}
-    counts = {}
-    for kind, (part, function, rest, size) in LOOPS.items():
+    known = {}
+    for part in ("table", "super"):
+        archive = pathlib.Path(folder) / f"libkernels_{part}_{isa}.a"
+        if not archive.exists():
+            return {}
+        known[part] = functions(archive)
+
+    def lines_of(part, function, rest):
         name = re.compile(rf"{function}<\w+(<\w+>)?, {re.escape(rest)} ?>")
-        lines = next((lines for each, lines in known[part].items() if name.fullmatch(each)), [])
-        each = instructions_per_dot(lines)
-        if each is None:
-            sys.exit(f"{parts[part]}: no loop in {name.pattern}: bring LOOPS in {__file__} up to"
-                     " date")
-        counts[f"{isa} {kind}, inner loop"] = round(each / LOOP_ISAS[isa] * 256 / size, 4)
-    return counts
+        return next((lines for each, lines in known[part].items() if name.fullmatch(each)), [])
+
+    counts = {}
+    for kind, (form, size) in BLOCKS.items():
+        each = instructions_per_dot(lines_of("table", "matvec_whole", form))
+        counts[kind] = each and each / LOOP_ISAS[isa] * 256 / size
+    for kind, (form, size) in SUPER_BLOCKS.items():
+        each = instructions_per_group(lines_of("super", "whole_supers", f"{form}, 2ul"), size)
+        counts[kind] = each and each / (16 * size)
+    for kind, count in counts.items():
+        if not count or count != count:
+            sys.exit(f"{isa} {kind}: no such loops: bring {__file__} up to date")
+    return {f"{isa} {kind}, inner loop": round(count, 4) for kind, count in counts.items()}
 
 
 def isa_of(key):

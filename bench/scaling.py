@@ -65,9 +65,10 @@ class Scaling:
         return trunk + experts["layers"] * experts["used"] * experts["bytes_max"]
 
     def read_loop(self, threads):
-        """Bytes per second of the plain loop, the median of its repeats."""
+        """Bytes per second of the plain loop, the median of its repeats. Beside the scalar product:
+        a fast one that overtakes a loop in a slow moment would be refused."""
         text = printed_by([self.options.millrace, "kernels", "--json", "-q", "--type", "q8_0",
-                       "--tokens", "1", "--threads", threads, *self.loop])
+                           "--isa", "scalar", "--tokens", "1", "--threads", threads, *self.loop])
         return next(statistics.median(limit["repeats_bytes_per_second"])
                     for limit in json.loads(text)["limits"] if limit["residency"] == "memory")
 

@@ -7,7 +7,8 @@ Counts do not depend on what else the machine does, so a slow-down shows where t
 it. callgrind counts what runs, for the instruction sets that it knows; for the others the
 instructions of the loops of the product for one token are counted in the disassembly, each as often
 as it is passed. The reference is instruction_counts.json beside this script, for one compiler;
---refresh writes it anew. Exit 77 (skipped, with the reason) without valgrind or objdump or with another compiler.
+--refresh writes it anew. Exit 77 (skipped, with the reason) without valgrind or objdump or with
+another compiler.
 """
 
 import json
@@ -105,6 +106,10 @@ def instructions_per_dot(lines):
     return best
 
 
+def lies_in(inner, outer):
+    return inner != outer and outer[0] <= inner[0] and inner[1] <= outer[1]
+
+
 def instructions_per_group(lines, size):
     """Of a group of 16 super-blocks of `size` bytes each: a loop over groups, in it one over the
     four quads of a group unless the compiler unrolled it, and loops over the lines to prefetch."""
@@ -114,10 +119,8 @@ def instructions_per_group(lines, size):
 
     def inner(loop):
         """The loops right in it."""
-        within = [each for each in loops if each != loop and loop[0] <= each[0] <= each[1] <= loop[1]]
-        return [each for each in within
-                if not any(other != each and other[0] <= each[0] and each[1] <= other[1]
-                           for other in within)]
+        within = [each for each in loops if lies_in(each, loop)]
+        return [each for each in within if not any(lies_in(each, other) for other in within)]
 
     def passed(loop, depth):
         """Instructions of one pass."""
@@ -132,8 +135,7 @@ def instructions_per_group(lines, size):
         return total
 
     whole = [loop for loop in loops if has_dots[loop]
-             and not any(has_dots[each] and each != loop and each[0] <= loop[0] and loop[1] <= each[1]
-                         for each in loops)]
+             and not any(has_dots[each] and lies_in(loop, each) for each in loops)]
     return passed(whole[0], 0) if len(whole) == 1 else None
 
 

@@ -13,8 +13,7 @@ namespace {
 inline constexpr std::size_t ordered_supers_max = 48;  // 12288 columns
 inline constexpr std::size_t group_supers = 16;
 
-// Prefetches each line of the weights once, stream_distance ahead. A loop, though its count is
-// nearly constant: nine prefetches in a row took more time than they saved (kernels/README.md).
+// Prefetches the lines of the weights, stream_distance ahead.
 template <class Isa>
 class PrefetchStream {
  public:
@@ -23,6 +22,8 @@ class PrefetchStream {
   [[gnu::always_inline]] void work_up_to(const std::byte* end) {
     for (; next_ < end + stream_distance; next_ += 64) Isa::prefetch(next_);
   }
+  // Others have prefetched for the work up to `end`.
+  [[gnu::always_inline]] void skip_to(const std::byte* end) { next_ = end + stream_distance; }
 
  private:
   const std::byte* next_;
@@ -65,6 +66,16 @@ template <class Isa, class Format>
       out.sum[quad][half] = Isa::load_b64(sums[quad][half]);
   for (std::size_t group = 0; group < ordered_supers_max / group_supers; ++group)
     out.scale[group] = Isa::group_order(Isa::load(scale + group_supers * group));
+}
+
+// For block `block` of a quad: its share of the lines that lie stream_distance behind the quad. A
+// few at a time: GCC would gather them, and as many in a row give less (kernels/README.md).
+template <class Isa, class Format, std::size_t block>
+[[gnu::always_inline]] inline void prefetch_share(const std::byte* quad) {
+  constexpr std::size_t lines = (4 * Format::block_bytes + 63) / 64;
+  for (std::size_t line = block * lines / 4; line < (block + 1) * lines / 4; ++line)
+    Isa::prefetch(quad + stream_distance + 64 * line);
+  asm volatile("" ::: "memory");  // stay here among the loads
 }
 
 // Sixteen parts of the scaled sum of a quad's block.
@@ -122,60 +133,80 @@ struct QuadSums {
   typename Isa::I32x16 words[4];
 };
 
-// The products of a quad's first `count` blocks.
-template <class Isa, class Format>
+// Block `block` of a quad that is whole or has the first `count` blocks only.
+template <class Isa, class Format, bool whole, int block>
+[[gnu::always_inline]] inline void dot_block(const std::byte* const (&at)[4], std::size_t count,
+                                             const SuperHeader<Isa>& header,
+                                             const SuperActivations<Isa>* x,
+                                             typename Isa::I32x16 (&dots)[4][2]) {
+  dots[block][0] = dots[block][1] = Isa::zero_i();
+  if (!whole && block >= count) return;
+  if constexpr (whole) prefetch_share<Isa, Format, block>(at[0]);
+  if constexpr (has_four_sums<Isa>)
+    dots[block][0] = dot_ordered<Isa, Format, block>(at[block], header, x[block]);
+  else
+    dot_super<Isa, Format>(unpack_super<Isa, Format, block>(at[block], header), x[block],
+                           dots[block]);
+}
+
+template <class Isa, class Format, bool whole>
 [[gnu::always_inline]] inline typename QuadParts<Isa>::Type dot_blocks(
     const std::byte* const (&at)[4], std::size_t count, const SuperHeader<Isa>& header,
     const SuperActivations<Isa>* x) {
+  typename Isa::I32x16 dots[4][2];
+  dot_block<Isa, Format, whole, 0>(at, count, header, x, dots);
+  dot_block<Isa, Format, whole, 1>(at, count, header, x, dots);
+  dot_block<Isa, Format, whole, 2>(at, count, header, x, dots);
+  dot_block<Isa, Format, whole, 3>(at, count, header, x, dots);
   if constexpr (has_four_sums<Isa>) {
-    typename Isa::I32x16 dots[4];
-    dots[0] = dot_ordered<Isa, Format, 0>(at[0], header, x[0]);
-    dots[1] = count > 1 ? dot_ordered<Isa, Format, 1>(at[1], header, x[1]) : Isa::zero_i();
-    dots[2] = count > 2 ? dot_ordered<Isa, Format, 2>(at[2], header, x[2]) : Isa::zero_i();
-    dots[3] = count > 3 ? dot_ordered<Isa, Format, 3>(at[3], header, x[3]) : Isa::zero_i();
-    return Isa::four_sums(dots);
+    const typename Isa::I32x16 sums[4] = {dots[0][0], dots[1][0], dots[2][0], dots[3][0]};
+    return Isa::four_sums(sums);
   } else {
-    typename Isa::I32x16 dots[4][2];
-    for (auto& block : dots) block[0] = block[1] = Isa::zero_i();
-    dot_super<Isa, Format>(unpack_super<Isa, Format, 0>(at[0], header), x[0], dots[0]);
-    if (count > 1)
-      dot_super<Isa, Format>(unpack_super<Isa, Format, 1>(at[1], header), x[1], dots[1]);
-    if (count > 2)
-      dot_super<Isa, Format>(unpack_super<Isa, Format, 2>(at[2], header), x[2], dots[2]);
-    if (count > 3)
-      dot_super<Isa, Format>(unpack_super<Isa, Format, 3>(at[3], header), x[3], dots[3]);
     return join_dots<Isa, Format>(dots, header);
   }
 }
 
-// The first `count` blocks of quad `quad` of four.
-template <class Isa, class Format>
+// Quad `quad` of four: whole, or the first `count` blocks.
+template <class Isa, class Format, bool whole>
 [[gnu::always_inline]] inline void dot_quad(const std::byte* at, std::size_t count,
                                             const SuperActivations<Isa>* x,
                                             const typename Isa::B64 (&sum)[2], std::size_t quad,
                                             QuadSums<Isa>& out) {
   static constexpr std::byte none[Format::block_bytes] = {};
-  const auto block = [&](std::size_t i) { return i < count ? at + i * Format::block_bytes : none; };
+  const auto block = [&](std::size_t i) {
+    return whole || i < count ? at + i * Format::block_bytes : none;
+  };
   const std::byte* const blocks[4] = {at, block(1), block(2), block(3)};
   SuperHeader<Isa> header;
   Format::template header<Isa>(blocks, header);
-  out.products[quad] = dot_blocks<Isa, Format>(blocks, count, header, x);
+  out.products[quad] = dot_blocks<Isa, Format, whole>(blocks, count, header, x);
   if constexpr (has_sums<Isa, Format>) out.minima[quad] = dot_minima<Isa, Format>(header, sum);
   out.words[quad] = header.words;
 }
 
-// The 16 blocks of a group, or the first `blocks` of them. Returns where the work stands.
+// The 16 blocks of a group. Returns where the work stands.
 template <class Isa, class Format>
-[[gnu::always_inline]] inline const std::byte* dot_group_of_supers(
+[[gnu::always_inline]] inline const std::byte* dot_whole_group(const std::byte* at,
+                                                               const SuperActivations<Isa>* x,
+                                                               const typename Isa::B64 (*sum)[2],
+                                                               QuadSums<Isa>& out) {
+  for (std::size_t quad = 0; quad < 4; ++quad, at += 4 * Format::block_bytes)
+    dot_quad<Isa, Format, true>(at, 4, x + 4 * quad, sum[quad], quad, out);
+  return at;
+}
+
+// The first `blocks` blocks of a group.
+template <class Isa, class Format>
+[[gnu::always_inline]] inline const std::byte* dot_part_of_group(
     const std::byte* at, std::size_t blocks, const SuperActivations<Isa>* x,
     const typename Isa::B64 (*sum)[2], PrefetchStream<Isa>& stream, QuadSums<Isa>& out) {
-  constexpr std::size_t quad_bytes = 4 * Format::block_bytes;
-  for (std::size_t quad = 0; quad < 4; ++quad, at += quad_bytes) {
+  for (std::size_t quad = 0; quad < 4; ++quad) {
     const std::size_t first = 4 * quad;
     if (first < blocks) {
       const std::size_t count = blocks - first < 4 ? blocks - first : 4;
       stream.work_up_to(at + count * Format::block_bytes);
-      dot_quad<Isa, Format>(at, blocks - first, x + first, sum[quad], quad, out);
+      dot_quad<Isa, Format, false>(at, count, x + first, sum[quad], quad, out);
+      at += count * Format::block_bytes;
     } else {
       out.products[quad] = QuadParts<Isa>::zero();
       out.minima[quad] = out.words[quad] = Isa::zero_i();
@@ -193,11 +224,12 @@ template <class Isa, class Format>
   SuperSums<Isa> acc = {Isa::zero(), Isa::zero()};
   for (std::size_t b = 0; b < blocks; b += group_supers) {
     QuadSums<Isa> sums;
-    const auto dot = [&](std::size_t count) __attribute__((always_inline)) {
-      at = dot_group_of_supers<Isa, Format>(at, count, x.block + b, x.sum + b / 4, stream, sums);
-    };
-    if (blocks - b >= group_supers) dot(group_supers);  // no conditions within
-    else dot(blocks - b);
+    if (blocks - b >= group_supers) {
+      at = dot_whole_group<Isa, Format>(at, x.block + b, x.sum + b / 4, sums);
+      stream.skip_to(at);
+    } else {
+      at = dot_part_of_group<Isa, Format>(at, blocks - b, x.block + b, x.sum + b / 4, stream, sums);
+    }
     const auto minima = has_sums<Isa, Format> ? Isa::reduce_quads(sums.minima) : Isa::zero_i();
     step_super<Isa, Format>(QuadParts<Isa>::join(sums.products), minima,
                             Isa::template pick_words<Format::factor_word>(sums.words),

@@ -17,6 +17,11 @@ struct Avx512SuperOf : Base {
   using typename Base::I32x16;
   static constexpr bool wide_registers = true;
 
+  // Into L1, where others prefetch into L2: x 1.05 to 1.15 for super-blocks (kernels/README.md).
+  [[gnu::always_inline]] static void prefetch(const std::byte* p) {
+    _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
+  }
+
   // --- 64 bytes ---
   static B64 load_rows(const std::byte* const (&rows)[4], std::size_t offset) {
     const __m256i front = _mm256_inserti128_si256(

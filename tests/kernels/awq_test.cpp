@@ -52,8 +52,8 @@ struct AwqWeights {
   }
 };
 
-void check_f32(AwqWeights& w, std::size_t tokens, std::uint64_t seed) {
-  const auto x = Random(seed).floats(tokens * w.columns);
+void check_f32(AwqWeights& w, const std::vector<float>& x) {
+  const std::size_t tokens = x.size() / w.columns;
   const GuardedArray<float> guarded(x);
   std::vector<float> expected;
   for (std::size_t t = 0; t < tokens; ++t)
@@ -66,6 +66,10 @@ void check_f32(AwqWeights& w, std::size_t tokens, std::uint64_t seed) {
     INFO(w.describe(*table) << ", tokens " << tokens);
     CHECK(first_difference({y.span().begin(), y.span().end()}, expected) == -1);
   }
+}
+
+void check_f32(AwqWeights& w, std::size_t tokens, std::uint64_t seed) {
+  check_f32(w, Random(seed).floats(tokens * w.columns));
 }
 
 void check_q8(AwqWeights& w, const Activations& x, std::size_t tokens) {
@@ -173,6 +177,20 @@ TEST_CASE("awq: the largest codes, zeros and activations stay exact") {
     std::fill_n(w.zeros.data(), w.zeros.span().size(), static_cast<std::byte>(~code));
     for (const float value : {-3.0F, 3.0F, 0.0F})
       check_q8(w, Activations(DType::awq, std::vector<float>(5 * 256, value), 5, 256), 5);
+  }
+}
+
+TEST_CASE("awq: activations that are zero, huge or denormal give the canonical bits") {
+  std::uint64_t seed = 320;
+  for (const Scales of : {Scales::ordinary, Scales::denormal, Scales::extreme}) {
+    AwqWeights w(136, 384, of, ++seed);
+    for (const double magnitude : {0.0, 1e30, 1e-28, 1e-42}) {
+      for (const std::size_t tokens : {1, 3, 9}) {
+        const auto x = Random(++seed).floats(tokens * w.columns, -magnitude, magnitude);
+        check_f32(w, x);
+        check_q8(w, Activations(DType::awq, x, tokens, w.columns), tokens);
+      }
+    }
   }
 }
 

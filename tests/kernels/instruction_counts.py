@@ -110,33 +110,18 @@ def lies_in(inner, outer):
     return inner != outer and outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
-def instructions_per_group(lines, size):
-    """Of a group of 16 super-blocks of `size` bytes each: a loop over groups, in it one over the
-    four quads of a group unless the compiler unrolled it, and loops over the lines to prefetch."""
+def instructions_per_group(lines):
+    """Of a group of 16 super-blocks: a loop over groups, and in it one over the four quads of a
+    group unless the compiler unrolled it."""
     loops = {(target, at): [(each, name) for each, name, _ in lines if target <= each <= at]
              for at, _, target in lines if target is not None and target <= at}
-    has_dots = {loop: any(name in DOTS for _, name in body) for loop, body in loops.items()}
-
-    def inner(loop):
-        """The loops right in it."""
-        within = [each for each in loops if lies_in(each, loop)]
-        return [each for each in within if not any(lies_in(each, other) for other in within)]
-
-    def passed(loop, depth):
-        """Instructions of one pass."""
-        total = len(loops[loop])
-        for each in inner(loop):
-            quads = has_dots[each]
-            if quads and depth == 1:
-                return None
-            times = 4 if quads else 16 * size / 64 / 4**depth
-            part = passed(each, depth + 1)
-            total += times * part - len(loops[each]) if part is not None else float("nan")
-        return total
-
-    whole = [loop for loop in loops if has_dots[loop]
-             and not any(has_dots[each] and lies_in(loop, each) for each in loops)]
-    return passed(whole[0], 0) if len(whole) == 1 else None
+    loops = {loop: len(body) for loop, body in loops.items()
+             if any(name in DOTS for _, name in body)}
+    whole = [loop for loop in loops if not any(lies_in(loop, each) for each in loops)]
+    quads = [loop for loop in loops if lies_in(loop, *whole)] if len(whole) == 1 else []
+    if len(whole) != 1 or len(quads) > 1:
+        return None
+    return loops[whole[0]] + sum(3 * loops[each] for each in quads)
 
 
 def disassembled(folder, isa):
@@ -157,7 +142,7 @@ def disassembled(folder, isa):
         each = instructions_per_dot(lines_of("table", "matvec_whole", form))
         counts[kind] = each and each / LOOP_ISAS[isa] * 256 / size
     for kind, (form, size) in SUPER_BLOCKS.items():
-        each = instructions_per_group(lines_of("super", "whole_supers", f"{form}, 2ul"), size)
+        each = instructions_per_group(lines_of("super", "whole_supers", f"{form}, 2ul"))
         counts[kind] = each and each / (16 * size)
     for kind, count in counts.items():
         if not count or count != count:

@@ -87,11 +87,11 @@ void check_floats(Weights& w, const std::vector<float>& x, std::size_t tokens) {
 
 }  // namespace
 
-TEST_CASE("panels: an ISA that has them has them for all types that meet rounded activations") {
+TEST_CASE("panels: all types that meet rounded activations have them, but for those in tiles") {
   for (const KernelTable* table : supported_kernels()) {
     for (const DType type : quantized_types()) {
       INFO(table->name << " " << dtype_info(type).name);
-      if (find_panel_kernels(*table) != nullptr) CHECK(has_panels(*table, type));
+      if (std::string(table->name) != "amx" || is_super(type)) CHECK(has_panels(*table, type));
     }
   }
 }

@@ -76,8 +76,8 @@ struct ScaledWeights {
   }
 };
 
-void check_f32(ScaledWeights& w, std::size_t tokens, std::uint64_t seed) {
-  const auto x = Random(seed).floats(tokens * w.columns);
+void check_f32(ScaledWeights& w, const std::vector<float>& x) {
+  const std::size_t tokens = x.size() / w.columns;
   const GuardedArray<float> guarded(x);
   std::vector<float> expected;
   for (std::size_t t = 0; t < tokens; ++t)
@@ -100,8 +100,13 @@ void check_f32(ScaledWeights& w, std::size_t tokens, std::uint64_t seed) {
   }
 }
 
-void check_q8(ScaledWeights& w, std::size_t tokens, std::uint64_t seed) {
-  const Activations x(w.kind.type, Random(seed).floats(tokens * w.columns), tokens, w.columns);
+void check_f32(ScaledWeights& w, std::size_t tokens, std::uint64_t seed) {
+  check_f32(w, Random(seed).floats(tokens * w.columns));
+}
+
+void check_q8(ScaledWeights& w, const std::vector<float>& values) {
+  const std::size_t tokens = values.size() / w.columns;
+  const Activations x(w.kind.type, values, tokens, w.columns);
   std::vector<float> expected;
   for (std::size_t t = 0; t < tokens; ++t)
     for (std::size_t r = 0; r < w.rows; ++r)
@@ -118,6 +123,10 @@ void check_q8(ScaledWeights& w, std::size_t tokens, std::uint64_t seed) {
                           w.view(), x.view(), tokens),
                 expected) == -1);
   }
+}
+
+void check_q8(ScaledWeights& w, std::size_t tokens, std::uint64_t seed) {
+  check_q8(w, Random(seed).floats(tokens * w.columns));
 }
 
 }  // namespace
@@ -226,6 +235,22 @@ TEST_CASE("scaled types: products with rounded activations give the canonical bi
     for (const Scales of : {Scales::denormal, Scales::extreme}) {
       ScaledWeights odd(kind, 5, 32 * blocks, of, ++seed);
       for (const std::size_t tokens : {1, 5}) check_q8(odd, tokens, ++seed);
+    }
+  }
+}
+
+TEST_CASE("scaled types: activations that are zero, huge or denormal give the canonical bits") {
+  std::uint64_t seed = 250;
+  for (const Kind kind : kinds) {
+    for (const Scales of : {Scales::ordinary, Scales::denormal, Scales::extreme}) {
+      ScaledWeights w(kind, 34, 160, of, ++seed, kind.type == DType::fp4 ? 0 : 110);
+      for (const double magnitude : {0.0, 1e30, 1e-28, 1e-42}) {
+        for (const std::size_t tokens : {1, 3, 9}) {
+          const auto x = Random(++seed).floats(tokens * w.columns, -magnitude, magnitude);
+          check_f32(w, x);
+          if (kind.type == DType::fp4) check_q8(w, x);
+        }
+      }
     }
   }
 }

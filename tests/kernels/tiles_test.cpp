@@ -1,99 +1,36 @@
-// The tile products over an emulation of the tile instructions, as Intel's manual defines them
-// (Software Developer's Manual, volume 2: LDTILECFG, TILELOADD, TDPBSSD, TILESTORED, palette 1).
-#include <array>
+// The tile products over emulated tile instructions: with the scalar policy, and with AMX's own where
+// the CPU has AVX-512-VNNI.
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
 
-#include "kernels/formats/mxfp4-inl.h"
-#include "kernels/formats/nibble_blocks-inl.h"
-#include "kernels/formats/q8_0-inl.h"
+#include "kernels/dispatch.h"
 #include "kernels/isa/scalar.h"
-#include "kernels/matmul_tiles-inl.h"
+#include "tests/kernels/emulated_tiles.h"
 #include "tests/kernels/weight_cases.h"
+#if defined(__x86_64__)
+#include "tests/kernels/tiles_amx.h"
+#endif
 
 namespace millrace {
 namespace {
 
 using namespace testing;
 
-struct Tile {
-  std::size_t rows = 0;
-  std::size_t row_bytes = 0;
-  std::array<std::array<std::uint8_t, 64>, 16> at{};
-};
-
-// Registers before LDTILECFG have no rows: using them is an error, as are unequal dimensions.
-struct EmulatedTiles {
-  static inline std::array<Tile, 3> tile;
-
-  static void configure(std::size_t tokens) {
-    MILLRACE_CHECK(tokens >= 1 && tokens <= 16);
-    tile = {};
-    tile[0].rows = tile[1].rows = tokens;
-    tile[2].rows = 8;
-    tile[0].row_bytes = tile[2].row_bytes = 64;
-    tile[1].row_bytes = 32;
-  }
-  static void release() { tile = {}; }
-  static void zero_sums() { tile[0].at = {}; }
-  static void load(Tile& to, const void* p, std::size_t stride) {
-    MILLRACE_CHECK(to.rows > 0);
-    to.at = {};  // rows and bytes past the configured ones become zero
-    for (std::size_t r = 0; r < to.rows; ++r)
-      std::memcpy(to.at[r].data(), static_cast<const std::byte*>(p) + r * stride, to.row_bytes);
-  }
-  static void load_tokens(const void* p, std::size_t stride) { load(tile[1], p, stride); }
-  static void load_weights(const void* p) { load(tile[2], p, 64); }
-  static void multiply() {
-    Tile& sums = tile[0];
-    const Tile& a = tile[1];
-    const Tile& b = tile[2];
-    MILLRACE_CHECK(sums.rows == a.rows && a.row_bytes == 4 * b.rows &&
-                   sums.row_bytes == b.row_bytes);
-    for (std::size_t m = 0; m < sums.rows; ++m) {
-      for (std::size_t k = 0; k < a.row_bytes / 4; ++k) {
-        for (std::size_t n = 0; n < sums.row_bytes / 4; ++n) {
-          std::uint32_t sum;
-          std::memcpy(&sum, sums.at[m].data() + 4 * n, 4);
-          for (std::size_t i = 0; i < 4; ++i)
-            sum += static_cast<std::uint32_t>(static_cast<std::int8_t>(a.at[m][4 * k + i]) *
-                                              static_cast<std::int8_t>(b.at[k][4 * n + i]));
-          std::memcpy(sums.at[m].data() + 4 * n, &sum, 4);
-        }
-      }
-    }
-  }
-  static void store_sums(void* p) {
-    MILLRACE_CHECK(tile[0].rows > 0);
-    for (std::size_t r = 0; r < tile[0].rows; ++r)
-      std::memcpy(static_cast<std::byte*>(p) + 64 * r, tile[0].at[r].data(), 64);
-  }
-};
-
-MatmulQ8 tile_product(DType type) {
-  switch (type) {
-    case DType::q8_0:
-      return &matmul_tiles<Scalar, EmulatedTiles, FormatQ8_0>;
-    case DType::q4_0:
-      return &matmul_tiles<Scalar, EmulatedTiles, FormatQ4_0>;
-    case DType::mxfp4:
-      return &matmul_tiles<Scalar, EmulatedTiles, FormatMxfp4>;
-    case DType::q4_1:
-      return &matmul_tiles<Scalar, EmulatedTiles, FormatQ4_1>;
-    case DType::q5_0:
-      return &matmul_tiles<Scalar, EmulatedTiles, FormatQ5_0>;
-    case DType::q5_1:
-      return &matmul_tiles<Scalar, EmulatedTiles, FormatQ5_1>;
-    default:
-      return &matmul_tiles<Scalar, EmulatedTiles, FormatIQ4_NL>;
-  }
+// The policies that this CPU can run.
+std::vector<MatmulQ8> tile_products(DType type) {
+  std::vector<MatmulQ8> products = {emulated_product<Scalar>(type)};
+#if defined(__x86_64__)
+  if (choose_kernels("avx512vnni").has_value())
+    products.push_back(amx_product_with_emulated_tiles(type));
+#endif
+  return products;
 }
 
-void check_tiles(Weights& w, const Activations& x) {
+void check_tiles(MatmulQ8 product, Weights& w, const Activations& x) {
   const std::size_t stride = w.rows + 3;
   GuardedArray<float> y(std::vector<float>((x.tokens - 1) * stride + w.rows, untouched));
-  tile_product(w.type)(w.view(), x.view(), x.tokens, y.data(), stride);
+  product(w.view(), x.view(), x.tokens, y.data(), stride);
   INFO(dtype_info(w.type).name << " " << w.rows << " x " << w.columns << ", tokens " << x.tokens);
   std::size_t different = 0;
   for (std::size_t i = 0; i < y.span().size(); ++i) {
@@ -107,6 +44,10 @@ void check_tiles(Weights& w, const Activations& x) {
     if (!both_nan && !same_bits(y.data()[i], expected)) ++different;
   }
   CHECK(different == 0);
+}
+
+void check_tiles(Weights& w, const Activations& x) {
+  for (const MatmulQ8 product : tile_products(w.type)) check_tiles(product, w, x);
 }
 
 }  // namespace

@@ -18,10 +18,10 @@
 //   float dot
 //     acc[i mod 16] = fma(w[i], x[i], acc[i mod 16]), the same tree
 //   bound
-//     |y - sum w x| <= (ceil(n / 16) + 7) * 2^-24 * sum |w x|, w and x as decoded and rounded, n the
-//     blocks (quantized) or elements (float) of a row: each chain rounds once a step, the tree four
-//     times, a term itself at most three (K-quants' minima are terms of their own). Nothing may
-//     overflow or fall below the normal numbers on the way.
+//     |y - sum w x| <= (ceil(n / 16) + 7) * 2^-24 * sum |w x|, w and x as decoded and rounded, n
+//     the blocks (quantized) or elements (float) of a row: a chain rounds once a step, the tree
+//     four times, a term itself at most three (K-quants' minima are terms of their own). Nothing
+//     may overflow or fall below the normal numbers on the way.
 #pragma once
 
 #include <cstddef>

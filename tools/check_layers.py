@@ -59,7 +59,8 @@ valarray variant vector version
 
 # What is compiled with an ISA's flags: it may not bring templates or inline functions along that
 # the linker could pick for the whole program, so no containers, strings, spans or logs.
-ISA_FILES = re.compile(r"kernels/isa/.*|kernels/.*-inl\.h|kernels/(?:table|super|panels)_\w+\.cpp")
+ISA_FILES = re.compile(r"kernels/isa/.*|kernels/.*-inl\.h|kernels/(?:table|super|panels)_\w+\.cpp|"
+                       r"tests/kernels/tiles_amx\.cpp")
 # The templates over a policy, and the scalar policy, are baseline code as well; the others are not.
 SCALAR_OR_TEMPLATE = re.compile(r"kernels/isa/scalar\.h|kernels/.*-inl\.h")
 ISA_STANDARD = {"bit", "cmath", "cstddef", "cstdint", "cstring", "limits", "type_traits"}

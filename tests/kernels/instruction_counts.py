@@ -111,17 +111,18 @@ def lies_in(inner, outer):
 
 
 def instructions_per_group(lines):
-    """Of a group of 16 super-blocks: a loop over groups, and in it one over the four quads of a
-    group unless the compiler unrolled it."""
-    loops = {(target, at): [(each, name) for each, name, _ in lines if target <= each <= at]
+    """Of a group of 16 super-blocks: a loop over groups, and in it none but one over the four quads
+    of a group, unless the compiler unrolled it."""
+    loops = {(target, at): [name for each, name, _ in lines if target <= each <= at]
              for at, _, target in lines if target is not None and target <= at}
-    loops = {loop: len(body) for loop, body in loops.items()
-             if any(name in DOTS for _, name in body)}
-    whole = [loop for loop in loops if not any(lies_in(loop, each) for each in loops)]
-    quads = [loop for loop in loops if lies_in(loop, *whole)] if len(whole) == 1 else []
-    if len(whole) != 1 or len(quads) > 1:
+    with_dots = [loop for loop, names in loops.items() if any(name in DOTS for name in names)]
+    whole = [loop for loop in with_dots if not any(lies_in(loop, each) for each in with_dots)]
+    if len(whole) != 1:
         return None
-    return loops[whole[0]] + sum(3 * loops[each] for each in quads)
+    inner = [loop for loop in loops if lies_in(loop, whole[0])]
+    if len(inner) > 1 or any(loop not in with_dots for loop in inner):
+        return None
+    return len(loops[whole[0]]) + sum(3 * len(loops[each]) for each in inner)
 
 
 def disassembled(folder, isa):

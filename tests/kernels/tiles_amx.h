@@ -1,4 +1,4 @@
-// The products of the policy that AMX uses, its tile instructions emulated: what surrounds the tiles
+// The products of the policy that AMX uses, its tile instructions emulated: what surrounds them
 // runs as compiled for AMX, on any CPU with AVX-512-VNNI.
 #pragma once
 

@@ -1,5 +1,5 @@
-// The tile products over emulated tile instructions: with the scalar policy, and with AMX's own where
-// the CPU has AVX-512-VNNI.
+// The tile products over emulated tile instructions: with the scalar policy, and with AMX's own
+// where the CPU has AVX-512-VNNI.
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>

@@ -114,19 +114,20 @@ class Counts(unittest.TestCase):
         self.assertEqual(counts.instructions_per_dot(lines), 3)
         self.assertIsNone(counts.instructions_per_dot(lines[10:]))
 
-    def test_loops_over_quads_and_lines_count_as_often_as_they_are_passed(self):
+    def test_a_loop_over_quads_counts_four_times(self):
         counts = importlib.import_module("instruction_counts")
 
         def group(dots, jumps):
             lines = [(at, "vpdpbusd" if at in dots else "add", jumps.get(at)) for at in range(12)]
-            return counts.instructions_per_group(lines, 128)
+            return counts.instructions_per_group(lines)
 
-        # Ten instructions, of which six are a quad's, and two of those a line's; a quad has 8.
-        self.assertEqual(group((6,), {4: 3, 7: 2, 9: 0}), 4 + 4 * (4 + 8 * 2))
-        # The same without a loop over quads: a group has 32 lines.
-        self.assertEqual(group((6,), {4: 3, 9: 0}), 8 + 32 * 2)
-        # Two loops, of which none is the group's.
+        # Ten instructions, of which six are a quad's.
+        self.assertEqual(group((6,), {7: 2, 9: 0}), 4 + 4 * 6)
+        self.assertEqual(group((6,), {9: 0}), 10)  # unrolled
+        # Two loops, of which none is the group's; a further one in the group's.
         self.assertIsNone(group((2, 7), {3: 0, 9: 6}))
+        self.assertIsNone(group((6,), {4: 3, 9: 0}))
+        self.assertIsNone(group((6,), {4: 3, 7: 2, 9: 0}))
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def place(kept):
 
 def kernels(kept):
     result = kept["result"]
-    figures = result["kernels"]
+    figures = [f for f in result["kernels"] if f.get("work") != "decode"]
     isas = list(dict.fromkeys(f["isa"] for f in figures))
     threads = sorted({f["threads"] for f in figures})
     best = isas[-1]

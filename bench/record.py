@@ -10,6 +10,7 @@ compare_settings.py, compare_peers.py. The format of the files: bench/README.md.
 
 import argparse
 import datetime
+import functools
 import json
 import os
 import pathlib
@@ -24,7 +25,9 @@ RESULTS = ROOT / "bench" / "results"
 
 
 def command_line(text):
-    """A parser that shows a script's docstring, which is `text`: what it is, usage, meaning."""
+    """A parser that shows a script's docstring, which is `text`: what it is, usage, meaning. The
+    script has begun, and what it measures is the tree as it is now."""
+    commit()
     title, usage, *meaning = text.strip().split("\n\n")
     return argparse.ArgumentParser(usage=usage.removeprefix("usage: "),
                                    description="\n\n".join([title, *meaning]),
@@ -96,8 +99,10 @@ def machine():
     }
 
 
+@functools.cache
 def commit():
-    """Results that were just kept, and the figures of them, are no changes of what is measured."""
+    """Of the tree when it was first asked. Results that were just kept, and the figures of them,
+    are no changes of what is measured."""
     known = output_of("git", "rev-parse", "--short=10", "HEAD")
     changed = output_of("git", "status", "--porcelain", "--untracked-files=no", "--", ":/",
                         ":(top,exclude)bench/results", ":(top,exclude)README.md")

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cctype>
 #include <cstring>
 #include <limits>
@@ -147,6 +148,13 @@ WeightSample sample_of(const KernelStudy& study, DType type, Residency residency
   return {type, study.options.columns, bytes};
 }
 
+// Floats that one thread writes.
+std::uint64_t outputs_of(const KernelStudy& study, const WeightSample& sample,
+                         std::uint32_t tokens) {
+  return tokens == decoding ? 2 * std::uint64_t{study.options.columns}
+                            : std::uint64_t{tokens} * sample.rows();
+}
+
 // The most that one thread of so many holds in any cell.
 struct ThreadRoom {
   std::uint64_t weights = 0;  // bytes
@@ -155,12 +163,12 @@ struct ThreadRoom {
 ThreadRoom thread_room(const KernelStudy& study, std::span<const DType> types, unsigned threads) {
   ThreadRoom room;
   for (const DType type : types)
-    for (const Residency residency : {Residency::l2, Residency::memory}) {
-      const WeightSample sample = sample_of(study, type, residency, threads);
-      const std::uint64_t tokens = residency == Residency::l2 ? study.options.tokens : 1;
-      room.weights = std::max(room.weights, sample.bytes());
-      room.outputs = std::max<std::uint64_t>(room.outputs, tokens * sample.rows());
-    }
+    for (const Residency residency : {Residency::l2, Residency::memory})
+      for (const std::uint32_t tokens : {decoding, 1u, study.options.tokens}) {
+        const WeightSample sample = sample_of(study, type, residency, threads);
+        room.weights = std::max(room.weights, sample.bytes());
+        room.outputs = std::max(room.outputs, outputs_of(study, sample, tokens));
+      }
   return room;
 }
 
@@ -208,24 +216,33 @@ class TeamStudy {
     return {};
   }
 
-  // Half done if it was cancelled.
-  void measure(DType type, Residency residency, std::uint32_t tokens) {
+  // False if it was cancelled; then the cell has no figures.
+  bool measure(DType type, Residency residency, std::uint32_t tokens) {
+    const std::size_t first = study_.figures.size();
+    if (measure_all(type, residency, tokens)) return true;
+    study_.figures.resize(first);
+    return false;
+  }
+
+ private:
+  bool measure_all(DType type, Residency residency, std::uint32_t tokens) {
     const WeightSample sample = sample_of(study_, type, residency, team_.threads());
     const auto fill = [&](unsigned i) { sample.fill(blocks_[i].data, i); };
     team_.run(1, fill);
-    cell_ = {type, residency, tokens, sample.bytes(), {}};
+    cell_ = {type, residency, tokens, sample.bytes(), {}, sample.rows()};
+    if (residency == Residency::memory && tokens != 1) cell_.scalar_rows = few_rows(sample.rows());
     for (unsigned i = 0; i < team_.threads(); ++i)
       cell_.weights.push_back(sample.view(blocks_[i].data));
-    for (auto& y : y_) y.resize(tokens * sample.rows());
+    for (auto& y : y_) y.resize(outputs_of(study_, sample, tokens));
     const std::size_t first = study_.figures.size();
     for (const KernelTable* table : tables_) study_.figures.push_back(open_figure(*table));
     std::vector<unsigned> passes;
     for (std::size_t i = 0; i < tables_.size() && !cancel_.load(); ++i)
       passes.push_back(warm_up(*tables_[i], study_.figures[first + i]));
     for (unsigned repeat = 0; repeat < study_.options.repeats; ++repeat) {
-      if (tokens == 1 && !cancel_.load()) read_loop();
+      if (tokens <= 1 && !cancel_.load()) read_loop();
       for (std::size_t i = 0; i < tables_.size(); ++i) {
-        if (cancel_.load()) return;
+        if (cancel_.load()) return false;
         const bool slow = residency == Residency::memory || tokens > 1;
         if (i == 0 && repeat >= (slow ? 1 : scalar_repeats_max)) continue;
         repeat_product(*tables_[i], passes[i], study_.figures[first + i]);
@@ -234,9 +251,9 @@ class TeamStudy {
     const double scalar = study_.figures[first].median();
     for (std::size_t i = first; i < study_.figures.size(); ++i)
       study_.figures[i].scalar_bytes_per_second = scalar;
+    return !cancel_.load();
   }
 
- private:
   // What the threads do now.
   struct Cell {
     DType type;
@@ -244,7 +261,12 @@ class TeamStudy {
     std::uint32_t tokens;
     std::uint64_t bytes;  // of each thread
     std::vector<WeightRows> weights;
+    std::size_t scalar_rows;  // of each thread, the first ones: what the yardstick computes
   };
+  // The scalar kernels would take half a minute for all weights from memory.
+  static std::size_t few_rows(std::size_t rows) {
+    return std::min(rows, std::max<std::size_t>(128, round_down(rows / 64, 128)));
+  }
 
   KernelFigure open_figure(const KernelTable& table) const {
     KernelFigure figure{};
@@ -253,20 +275,52 @@ class TeamStudy {
     figure.residency = cell_.residency;
     figure.threads = team_.threads();
     figure.tokens = cell_.tokens;
-    figure.bytes = cell_.bytes * team_.threads();
-    figure.multiply_adds = std::uint64_t{cell_.tokens} * team_.threads() *
-                           cell_.weights.front().rows * study_.options.columns;
+    const std::size_t all = cell_.weights.front().rows;
+    const std::size_t rows = is_yardstick(table) ? cell_.scalar_rows : all;
+    figure.bytes = cell_.bytes / all * rows * team_.threads();
+    figure.multiply_adds =
+        std::uint64_t{cell_.tokens} * team_.threads() * rows * study_.options.columns;
     return figure;
+  }
+  bool is_yardstick(const KernelTable& table) const { return &table == tables_.front(); }
+
+  double run_kernel(const KernelTable& table, unsigned passes, bool compared) {
+    if (cell_.tokens != decoding) return run_product(table, passes);
+    const auto decode = [&](unsigned i) { decode_rows(table, i, compared); };
+    return team_.run(passes, decode);
+  }
+
+  // Every row to the same place, from which, where bits are compared, all are folded into one.
+  void decode_rows(const KernelTable& table, unsigned i, bool folded) {
+    const auto id = static_cast<std::size_t>(cell_.type);
+    const WeightRows& weights = cell_.weights[i];
+    float* const row = y_[i].data();
+    float* const fold = row + weights.columns;
+    const std::size_t rows = is_yardstick(table) ? cell_.scalar_rows : weights.rows;
+    for (std::size_t r = 0; r < rows; ++r) {
+      if (table.decode_scaled[id] != nullptr) table.decode_scaled[id](weights, r, row);
+      else table.decode_row[id](weights.data + r * weights.row_bytes, weights.columns, row);
+      if (folded && r < cell_.scalar_rows) fold_bits(row, weights.columns, fold);
+    }
+  }
+  static void fold_bits(const float* row, std::size_t count, float* fold) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto folded = std::bit_cast<std::uint32_t>(fold[i]) * 31 +  // any odd factor
+                          std::bit_cast<std::uint32_t>(row[i]);
+      fold[i] = std::bit_cast<float>(folded);
+    }
   }
 
   double run_product(const KernelTable& table, unsigned passes) {
     // Not the scalar kernels, the yardstick: so their bits are those of one token at a time.
     const auto index = static_cast<std::size_t>(std::find(tables_.begin(), tables_.end(), &table) -
                                                 tables_.begin());
-    const PanelScratch panels = index == 0 ? PanelScratch() : panels_[index].view();
+    const PanelScratch panels = is_yardstick(table) ? PanelScratch() : panels_[index].view();
     const auto product = [&](unsigned i) {
+      WeightRows weights = cell_.weights[i];
+      if (is_yardstick(table)) weights.rows = cell_.scalar_rows;
       inputs_.multiply(table, panels.alone(i), cell_.type, study_.options.float_activations,
-                       cell_.weights[i], cell_.tokens, y_[i].data());
+                       weights, cell_.tokens, y_[i].data());
     };
     return team_.run(passes, product);
   }
@@ -274,13 +328,27 @@ class TeamStudy {
   // One pass, whose outputs are compared with the scalar ones; how many passes make a sample.
   unsigned warm_up(const KernelTable& table, KernelFigure& figure) {
     for (auto& y : y_) std::fill(y.begin(), y.end(), std::numeric_limits<float>::quiet_NaN());
-    const double seconds = run_product(table, 1);
-    if (&table == tables_.front()) expected_ = y_;
+    double seconds = run_kernel(table, 1, true);
+    if (is_yardstick(table)) expected_ = y_;
     figure.same_bits = true;
-    for (std::size_t i = 0; i < y_.size(); ++i)
-      figure.same_bits &=
-          std::memcmp(y_[i].data(), expected_[i].data(), y_[i].size() * sizeof(float)) == 0;
+    for (unsigned i = 0; i < team_.threads() && !is_yardstick(table); ++i)
+      figure.same_bits &= has_scalar_bits(i);
+    if (cell_.tokens == decoding) seconds = run_kernel(table, 1, false);  // folding takes long
     return passes_for(seconds);
+  }
+
+  // A thread's outputs, as far as the yardstick has them.
+  bool has_scalar_bits(unsigned i) const {
+    const auto same = [&](std::size_t at, std::size_t expected_at, std::size_t count) {
+      return std::memcmp(y_[i].data() + at, expected_[i].data() + expected_at,
+                         count * sizeof(float)) == 0;
+    };
+    const std::size_t fold = study_.options.columns;
+    if (cell_.tokens == decoding) return same(fold, fold, fold);
+    const std::size_t rows = cell_.scalar_rows;
+    for (std::size_t t = 0; t < cell_.tokens; ++t)
+      if (!same(t * cell_.weights[i].rows, t * rows, rows)) return false;
+    return true;
   }
 
   static unsigned passes_for(double seconds) {
@@ -288,9 +356,9 @@ class TeamStudy {
   }
 
   void repeat_product(const KernelTable& table, unsigned passes, KernelFigure& figure) {
-    const double seconds = run_product(table, passes);
+    const double seconds = run_kernel(table, passes, false);
     figure.bytes_per_second.push_back(static_cast<double>(figure.bytes * passes) / seconds);
-    if (figure.tokens == 1)
+    if (figure.tokens <= 1)
       figure.beside_loop.push_back(figure.bytes_per_second.back() /
                                    limit().bytes_per_second.back());
   }
@@ -323,9 +391,9 @@ class TeamStudy {
 };
 
 std::string cell_text(DType type, Residency residency, unsigned threads, std::uint32_t tokens) {
-  return fmt::format("{} {}, {}, {}", dtype_info(type).name,
-                     residency == Residency::l2 ? "in L2" : "from memory",
-                     counted(threads, "thread"), counted(tokens, "token"));
+  return fmt::format(
+      "{} {}, {}, {}", dtype_info(type).name, residency == Residency::l2 ? "in L2" : "from memory",
+      counted(threads, "thread"), tokens == decoding ? "decoding" : counted(tokens, "token"));
 }
 
 }  // namespace
@@ -373,23 +441,21 @@ Result<KernelStudy> study_kernels(const KernelStudyOptions& options, ProgressLin
   MILLRACE_TRY(check_memory(study, types, tables.size()));
   const ActivationSample inputs(*supported_kernels().back(), options.columns, options.tokens);
   std::size_t done = 0;
-  const std::size_t cells = study.options.threads.size() * types.size() * 3;
+  std::vector<std::uint32_t> works = {1, decoding};
+  if (options.tokens > 1) works.push_back(options.tokens);
+  const std::size_t cells = study.options.threads.size() * types.size() * 2 * works.size();
   for (const unsigned threads : study.options.threads) {
     MILLRACE_ASSIGN(StudyTeam made, StudyTeam::create(threads));
     TeamStudy team(study, tables, inputs, std::move(made), cancel);
     MILLRACE_TRY(team.make_memory(types));
-    for (const DType type : types) {
-      const auto measure = [&](Residency residency, std::uint32_t tokens) -> Status {
-        progress.show("measuring", static_cast<double>(done++) / static_cast<double>(cells),
-                      cell_text(type, residency, threads, tokens));
-        if (!cancel.load()) team.measure(type, residency, tokens);
-        if (cancel.load()) return Error{ErrorCode::cancelled, "cancelled while measuring kernels"};
-        return {};
-      };
-      MILLRACE_TRY(measure(Residency::l2, 1));
-      MILLRACE_TRY(measure(Residency::memory, 1));
-      if (options.tokens > 1) MILLRACE_TRY(measure(Residency::l2, options.tokens));
-    }
+    for (const DType type : types)
+      for (const std::uint32_t tokens : works)
+        for (const Residency residency : {Residency::l2, Residency::memory}) {
+          progress.show("measuring", static_cast<double>(done++) / static_cast<double>(cells),
+                        cell_text(type, residency, threads, tokens));
+          study.cancelled = cancel.load() || !team.measure(type, residency, tokens);
+          if (study.cancelled) return study;
+        }
   }
   progress.clear();
   return study;

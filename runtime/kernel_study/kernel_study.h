@@ -1,6 +1,6 @@
-// What every weight product of this CPU does: GB/s of weights beside the best plain read loop over
-// the same memory in the same run, times the scalar kernels, and whether all of them give the same
-// bits. What `millrace kernels` does.
+// What every weight product and every decoder of this CPU does: GB/s of weights beside the best
+// plain read loop over the same memory in the same run, times the scalar kernels, and whether all
+// of them give the same bits. What `millrace kernels` does.
 #pragma once
 
 #include <atomic>
@@ -41,17 +41,19 @@ struct ReadLimit {
   double best() const noexcept;
 };
 
-// One product of one ISA.
+inline constexpr std::uint32_t decoding = 0;  // instead of a number of tokens
+
+// One product of one ISA, or its decoder.
 struct KernelFigure {
   DType type;
   const char* isa;
   Residency residency;
   unsigned threads;
-  std::uint32_t tokens;
+  std::uint32_t tokens;                  // or `decoding`: rows to floats
   std::uint64_t bytes;                   // of weights per pass, of all threads
-  std::uint64_t multiply_adds;           // per pass
+  std::uint64_t multiply_adds;           // per pass; of a decoder none
   std::vector<double> bytes_per_second;  // of weights, of all repeats
-  std::vector<double> beside_loop;       // each of them to the read loop just before; one token
+  std::vector<double> beside_loop;       // each of them to the read loop just before; not of many
   double scalar_bytes_per_second = 0;    // median of the scalar kernel
   bool same_bits = false;                // all outputs are those of the scalar kernel
   double median() const noexcept;
@@ -64,20 +66,22 @@ struct KernelStudy {
   std::uint64_t huge_bytes = 0, mapped_bytes = 0;  // of the weights' memory
   std::vector<ReadLimit> limits;
   std::vector<KernelFigure> figures;
+  bool cancelled = false;  // then the figures are those that were done
 
   const ReadLimit& limit_of(const KernelFigure& figure) const;
-  // Of one token: its median against the best read loop. Of many: 0, they are no matter of reading.
+  // Of one token and of decoding: the median against the best read loop. Of many tokens: 0, they
+  // are no matter of reading.
   double share(const KernelFigure& figure) const;
-  // Of one token: the median of its ratios to the read loop just before, which a machine whose
-  // memory is shared with others leaves alone; 0 of many.
+  // The same by the median of its ratios to the read loop just before, which a machine whose memory
+  // is shared with others leaves alone.
   static double share_by_turns(const KernelFigure& figure);
   // Too few repeats to call a share wrong.
   bool judges_shares() const noexcept { return options.repeats >= 5; }
 };
 inline constexpr double kernel_share_max = 1.05;
 
-// Errors: `usage` (a type, ISA or number that there is not), `memory`, `cancelled`. Nothing else of
-// the process should be busy. Takes minutes with all types; `progress` says how far it is.
+// Errors: `usage` (a type, ISA or number that there is not), `memory`. Nothing else of the process
+// should be busy. Takes many minutes with all types; `progress` says how far it is.
 Result<KernelStudy> study_kernels(const KernelStudyOptions& options, ProgressLine& progress,
                                   const std::atomic<bool>& cancel);
 

@@ -50,16 +50,17 @@ TEST_CASE("kernels: every type on every instruction set has figures, and scalar'
     CHECK(bool_at(kernel, "same_bits"));
     CHECK(number_at(kernel, "bytes_per_second") > 0);
     CHECK(number_at(kernel, "times_scalar") > 0);
-    const bool one = integer_at(kernel, "tokens") == 1;
-    CHECK(at(kernel, "share").is_null() != one);
+    const auto tokens = integer_at(kernel, "tokens");
+    CHECK(at(kernel, "share").is_null() == (tokens > 1));
+    CHECK(text_at(kernel, "work") == (tokens == 0 ? "decode" : "product"));
     CHECK(at(kernel, "repeats_bytes_per_second").as_array()->size() == 1);
     if (text_at(kernel, "isa") == "scalar") ++scalar;
     if (text_at(kernel, "type") == "F8_E4M3") ++tiled;
   }
   CHECK(tiled > 0);
-  // Each number of threads; one token in L2 and from memory, many tokens in L2.
-  CHECK(scalar % (3 * counts) == 0);
-  CHECK(scalar / (3 * counts) >= 26);
+  // Each number of threads; one token, many, and decoding, in L2 and from memory.
+  CHECK(scalar % (6 * counts) == 0);
+  CHECK(scalar / (6 * counts) >= 26);
 }
 
 TEST_CASE("kernels: the table names what was asked for, each beside the read loop") {
@@ -68,7 +69,7 @@ TEST_CASE("kernels: the table names what was asked for, each beside the read loo
   CAPTURE(outcome.err);
   REQUIRE(outcome.code == 0);
   for (const char* text : {"MXFP4", "Q4_K", "F16", "scalar", "weights in L2", "from memory",
-                           "read loop", "same", "huge pages"})
+                           "read loop", "same", "huge pages", "decode", "GMA/s 32t"})
     CHECK(contains(outcome.out, text));
   CHECK_FALSE(contains(outcome.out, "Q8_0"));
 }
@@ -92,7 +93,7 @@ TEST_CASE("kernels: what a list names twice is measured once, at its first place
   };
   const auto once = measured({"--type", "F16,Q8_0", "-t", two ? "2,1" : "1", "--isa", "scalar"});
   CHECK(once.first.size() == (two ? 4 : 2));
-  CHECK(once.second.size() == (two ? 12 : 6));
+  CHECK(once.second.size() == (two ? 24 : 12));
   CHECK(measured({"--type", "f16,Q8_0,F16,q8_0", "-t", two ? "2,1,2" : "1,1", "--isa",
                   "scalar,scalar", "--isa", "scalar"}) == once);
 }
@@ -169,7 +170,7 @@ TEST_CASE("kernels: types, instruction sets and numbers that there are not are r
   }
 }
 
-TEST_CASE("kernels: Ctrl-C ends it with 130 between two repeats, not behind all of them") {
+TEST_CASE("kernels: Ctrl-C ends it with 130 between two repeats and prints what is done") {
   Process process(command({"kernels", "--type", "Q8_0", "--isa", "scalar", "-t", "1", "--repeats",
                            "1000", "--size", "64M"}),
                   {.terminal = true});
@@ -178,5 +179,8 @@ TEST_CASE("kernels: Ctrl-C ends it with 130 between two repeats, not behind all 
   const auto sent = std::chrono::steady_clock::now();
   const Outcome outcome = process.finish();
   CHECK(outcome.code == 130);
+  CHECK(contains(outcome.out, "weights in L2, 1 thread: the read loop does"));
+  CHECK(contains(outcome.out, "Q8_0     scalar"));
+  CHECK(contains(outcome.out, "cancelled: this is what was measured until then"));
   CHECK(std::chrono::steady_clock::now() - sent < std::chrono::seconds(2));
 }

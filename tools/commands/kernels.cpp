@@ -31,6 +31,7 @@ Status run(KernelFlags& flags) {
   ResultOutput out;
   out.write(flags.json ? kernel_study_json(study).dump(2) + "\n" : kernel_table_text(study));
   MILLRACE_TRY(check_study(study));
+  if (study.cancelled) return Error{ErrorCode::cancelled, "cancelled while measuring kernels"};
   return out.status();
 }
 
@@ -40,7 +41,9 @@ void add_kernels(CLI::App& app, int& code) {
   auto flags = std::make_shared<KernelFlags>();
   KernelStudyOptions& study = flags->study;
   CLI::App* command = app.add_subcommand(
-      "kernels", "measure every weight product of this CPU beside its limit; 5 if one is wrong");
+      "kernels",
+      "measure every weight product and decoder of this CPU beside its limit (attention and what "
+      "else a layer does are no part of it); 5 if one is wrong; Ctrl-C prints what is done");
   command
       ->add_option("--type", study.types,
                    "of weights, as MXFP4,Q4_K [all, which take many minutes]")

@@ -15,11 +15,13 @@ should be running. --small: a tiny shape and few steps, to see that it works; wh
 import json
 import os
 import pathlib
+import shlex
 import statistics
 import sys
 import tempfile
 
-from record import command_line, frame, positive, printed_by, result_name, write_result
+from record import (command_line, frame, plain_words, positive, printed_by, result_name,
+                    write_result)
 
 SHAPE = "qwen3-30b-a3b"
 TYPE = "mxfp4"
@@ -129,7 +131,9 @@ class Scaling:
     def keep(self):
         if self.options.keep_as:
             write_result(frame(self.options.keep_as) | {
-                "kind": "scaling", "model": self.label(), "tokens": self.tokens,
+                "kind": "scaling",
+                "command": plain_words(shlex.join(["bench/scaling.py", *sys.argv[1:]])),
+                "model": self.label(), "tokens": self.tokens,
                 "rows": self.rows})
 
 

@@ -29,7 +29,7 @@ std::vector<GenerateOptions> some_sequences(const Engine& engine, std::size_t co
   std::vector<GenerateOptions> sequences;
   for (std::size_t i = 0; i < count; ++i) {
     GenerateOptions options;
-    auto ids = engine.tokenizer().encode(text.substr(i, 5 + 6 * i % 40), {});
+    auto ids = engine.tokenizer().encode(text.substr(i % 40, 5 + 6 * i % 40), {});
     REQUIRE(ids.has_value());
     options.prompt = *std::move(ids);
     options.tokens_max = static_cast<std::uint32_t>(3 + i * 5 % 11);
@@ -98,6 +98,22 @@ TEST_CASE("many: 1 to 9 sequences in step have the texts and hashes that each ha
         for (std::size_t i = 0; i < count; ++i) check_same(result.sequences[i], expected[i]);
       }
     }
+  }
+}
+
+TEST_CASE("many: 32 and 128 sequences in step have the texts and hashes that each has alone") {
+  std::vector<GenerateResult> expected;
+  {
+    const auto made = open_engine(embedded_config(1));
+    for (const GenerateOptions& options : some_sequences(*made->engine, 128))
+      expected.push_back(alone(*made->engine, options));
+  }
+  for (const std::uint32_t count : {32u, 128u}) {
+    CAPTURE(count);
+    const auto made = open_engine(embedded_config(count));
+    const auto sequences = some_sequences(*made->engine, count);
+    const ManyResult result = together(*made->engine, sequences);
+    for (std::size_t i = 0; i < count; ++i) check_same(result.sequences[i], expected[i]);
   }
 }
 

@@ -134,6 +134,20 @@ def scaling(kept):
             f" speed of the plain read loop; {place(kept)}.\n\n" + table(head, rows))
 
 
+def memory(kept):
+    """What weights that lie all over memory cost, beside a sweep of neighbouring ones."""
+    result = kept["result"]
+    rows = []
+    for team in result["teams"]:
+        speeds = {way["name"]: way["bytes_per_second"] / 1e9 for way in team["ways"]}
+        rows.append([team["threads"], number(speeds["sweep"]), number(speeds["scattered"]),
+                     f"{team['scattered_to_sweep']:.2f}"])
+    size = f"{result['bytes'] / 1e9:.3g} GB"
+    head = ["threads", "a sweep of neighbours, GB/s", "pieces at random places", "ratio"]
+    return (f"Pieces of {result['piece_bytes'] // 1024} KiB in {size} of huge pages, medians of"
+            f" repeats by turns; {place(kept)}; `{kept['command']}`.\n\n" + table(head, rows))
+
+
 def drawn(name, results):
     if name not in results:
         sys.exit(f"README.md: no bench/results/{name}.json for its figures")
@@ -144,7 +158,7 @@ def drawn(name, results):
         return axes(kept)
     if kept["kind"] == "scaling":
         return scaling(kept)
-    return {"kernels": kernels, "floor": floor}[name](kept)
+    return {"kernels": kernels, "floor": floor, "memory": memory}[name](kept)
 
 
 def folder(text):

@@ -68,7 +68,7 @@ template <class Isa, class Format>
     out.scale[group] = Isa::group_order(Isa::load(scale + group_supers * group));
 }
 
-// For block `block` of a quad: its share of the lines that lie stream_distance behind the quad. A
+// For block `block` of a quad: its share of the lines that lie stream_distance ahead of the quad. A
 // few at a time: GCC would gather them, and as many in a row give less (kernels/README.md).
 template <class Isa, class Format, std::size_t block>
 [[gnu::always_inline]] inline void prefetch_share(const std::byte* quad) {

@@ -70,9 +70,9 @@ Json figure_json(const KernelStudy& study, const KernelFigure& figure) {
   json.set("tokens", figure.tokens);
   json.set("bytes", figure.bytes);
   json.set("bytes_per_second", figure.median());
-  json.set("share", figure.tokens <= 1 ? Json(study.share(figure)) : Json());
-  json.set("share_by_turns",
-           figure.tokens <= 1 ? Json(KernelStudy::share_by_turns(figure)) : Json());
+  const bool reads = figure.tokens <= 1 && !figure.sampled;
+  json.set("share", reads ? Json(study.share(figure)) : Json());
+  json.set("share_by_turns", reads ? Json(KernelStudy::share_by_turns(figure)) : Json());
   json.set("times_scalar", figure.median() / figure.scalar_bytes_per_second);
   json.set("multiply_adds_per_second", figure.multiply_adds_per_second());
   json.set("same_bits", figure.same_bits);
@@ -85,6 +85,7 @@ Json figure_json(const KernelStudy& study, const KernelFigure& figure) {
 std::string kernel_table_text(const KernelStudy& study) {
   std::string text;
   for (const ReadLimit& limit : study.limits) {
+    if (limit.bytes_per_second.empty()) continue;  // cancelled before
     text += heading(study, limit);
     for (const KernelFigure& figure : study.figures)
       if (figure.tokens == 1 && &study.limit_of(figure) == &limit) text += row(study, figure);
@@ -104,6 +105,8 @@ Json kernel_study_json(const KernelStudy& study) {
   Json json = Json::object();
   json.set("compiler", "GCC-compatible " __VERSION__);
   json.set("columns", study.options.columns);
+  json.set("tokens", study.options.tokens);
+  json.set("repeats", study.options.repeats);
   json.set("activations", study.options.float_activations ? "f32" : "q8");
   json.set("l2_bytes", study.l2_bytes);
   json.set("memory_bytes", study.options.memory_bytes);
@@ -112,7 +115,8 @@ Json kernel_study_json(const KernelStudy& study) {
   json.set("shares_judged", study.judges_shares());
   json.set("cancelled", study.cancelled);
   Json limits = Json::array(), figures = Json::array();
-  for (const ReadLimit& limit : study.limits) limits.push(limit_json(limit));
+  for (const ReadLimit& limit : study.limits)
+    if (!limit.bytes_per_second.empty()) limits.push(limit_json(limit));
   for (const KernelFigure& figure : study.figures) figures.push(figure_json(study, figure));
   json.set("limits", std::move(limits));
   json.set("kernels", std::move(figures));

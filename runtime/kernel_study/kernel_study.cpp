@@ -230,7 +230,7 @@ class TeamStudy {
     const auto fill = [&](unsigned i) { sample.fill(blocks_[i].data, i); };
     team_.run(1, fill);
     cell_ = {type, residency, tokens, sample.bytes(), {}, sample.rows()};
-    if (residency == Residency::memory && tokens != 1) cell_.scalar_rows = few_rows(sample.rows());
+    if (residency == Residency::memory) cell_.scalar_rows = few_rows(sample.rows());
     for (unsigned i = 0; i < team_.threads(); ++i)
       cell_.weights.push_back(sample.view(blocks_[i].data));
     for (auto& y : y_) y.resize(outputs_of(study_, sample, tokens));
@@ -263,7 +263,7 @@ class TeamStudy {
     std::vector<WeightRows> weights;
     std::size_t scalar_rows;  // of each thread, the first ones: what the yardstick computes
   };
-  // The scalar kernels would take half a minute for all weights from memory.
+  // The scalar kernels would take seconds to half a minute for all weights from memory.
   static std::size_t few_rows(std::size_t rows) {
     return std::min(rows, std::max<std::size_t>(128, round_down(rows / 64, 128)));
   }
@@ -277,7 +277,8 @@ class TeamStudy {
     figure.tokens = cell_.tokens;
     const std::size_t all = cell_.weights.front().rows;
     const std::size_t rows = is_yardstick(table) ? cell_.scalar_rows : all;
-    figure.bytes = cell_.bytes / all * rows * team_.threads();
+    figure.bytes = cell_.bytes * rows / all * team_.threads();
+    figure.sampled = rows < all;
     figure.multiply_adds =
         std::uint64_t{cell_.tokens} * team_.threads() * rows * study_.options.columns;
     return figure;
@@ -329,7 +330,7 @@ class TeamStudy {
   unsigned warm_up(const KernelTable& table, KernelFigure& figure) {
     for (auto& y : y_) std::fill(y.begin(), y.end(), std::numeric_limits<float>::quiet_NaN());
     double seconds = run_kernel(table, 1, true);
-    if (is_yardstick(table)) expected_ = y_;
+    if (is_yardstick(table)) keep_expected();
     figure.same_bits = true;
     for (unsigned i = 0; i < team_.threads() && !is_yardstick(table); ++i)
       figure.same_bits &= has_scalar_bits(i);
@@ -337,7 +338,14 @@ class TeamStudy {
     return passes_for(seconds);
   }
 
-  // A thread's outputs, as far as the yardstick has them.
+  void keep_expected() {
+    const std::size_t count =
+        cell_.tokens == decoding ? 2 * study_.options.columns : cell_.tokens * cell_.scalar_rows;
+    for (std::size_t i = 0; i < y_.size(); ++i)
+      expected_[i].assign(y_[i].begin(), y_[i].begin() + static_cast<std::ptrdiff_t>(count));
+  }
+
+  // A thread's outputs, as far as the yardstick has them; the others are at least written.
   bool has_scalar_bits(unsigned i) const {
     const auto same = [&](std::size_t at, std::size_t expected_at, std::size_t count) {
       return std::memcmp(y_[i].data() + at, expected_[i].data() + expected_at,
@@ -345,6 +353,8 @@ class TeamStudy {
     };
     const std::size_t fold = study_.options.columns;
     if (cell_.tokens == decoding) return same(fold, fold, fold);
+    const auto is_poison = [](float value) { return value != value; };
+    if (std::any_of(y_[i].begin(), y_[i].end(), is_poison)) return false;
     const std::size_t rows = cell_.scalar_rows;
     for (std::size_t t = 0; t < cell_.tokens; ++t)
       if (!same(t * cell_.weights[i].rows, t * rows, rows)) return false;
@@ -358,7 +368,7 @@ class TeamStudy {
   void repeat_product(const KernelTable& table, unsigned passes, KernelFigure& figure) {
     const double seconds = run_kernel(table, passes, false);
     figure.bytes_per_second.push_back(static_cast<double>(figure.bytes * passes) / seconds);
-    if (figure.tokens <= 1)
+    if (figure.tokens <= 1 && !figure.sampled)
       figure.beside_loop.push_back(figure.bytes_per_second.back() /
                                    limit().bytes_per_second.back());
   }
@@ -370,8 +380,9 @@ class TeamStudy {
     const auto read = [&](unsigned i) { sums[i] += table.read_all(blocks_[i].data, bytes); };
     const unsigned passes = passes_for(team_.run(1, read));
     const double seconds = team_.run(passes, read);
-    limit().bytes = bytes * team_.threads();
-    limit().bytes_per_second.push_back(static_cast<double>(limit().bytes * passes) / seconds);
+    const std::uint64_t all = bytes * team_.threads();
+    limit().bytes = std::max(limit().bytes, all);
+    limit().bytes_per_second.push_back(static_cast<double>(all * passes) / seconds);
   }
 
   ReadLimit& limit() {
@@ -423,7 +434,7 @@ const ReadLimit& KernelStudy::limit_of(const KernelFigure& figure) const {
 }
 
 double KernelStudy::share(const KernelFigure& figure) const {
-  return figure.tokens > 1 ? 0 : figure.median() / limit_of(figure).best();
+  return figure.tokens > 1 || figure.sampled ? 0 : figure.median() / limit_of(figure).best();
 }
 
 double KernelStudy::share_by_turns(const KernelFigure& figure) {
@@ -454,7 +465,9 @@ Result<KernelStudy> study_kernels(const KernelStudyOptions& options, ProgressLin
           progress.show("measuring", static_cast<double>(done++) / static_cast<double>(cells),
                         cell_text(type, residency, threads, tokens));
           study.cancelled = cancel.load() || !team.measure(type, residency, tokens);
-          if (study.cancelled) return study;
+          if (!study.cancelled) continue;
+          progress.clear();
+          return study;
         }
   }
   progress.clear();

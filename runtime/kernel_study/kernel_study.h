@@ -55,7 +55,8 @@ struct KernelFigure {
   std::vector<double> bytes_per_second;  // of weights, of all repeats
   std::vector<double> beside_loop;       // each of them to the read loop just before; not of many
   double scalar_bytes_per_second = 0;    // median of the scalar kernel
-  bool same_bits = false;                // all outputs are those of the scalar kernel
+  bool sampled = false;    // the scalar kernel over a part of the rows, which caches may keep
+  bool same_bits = false;  // all outputs that the scalar kernel has are its own
   double median() const noexcept;
   double multiply_adds_per_second() const noexcept;
 };
@@ -69,8 +70,8 @@ struct KernelStudy {
   bool cancelled = false;  // then the figures are those that were done
 
   const ReadLimit& limit_of(const KernelFigure& figure) const;
-  // Of one token and of decoding: the median against the best read loop. Of many tokens: 0, they
-  // are no matter of reading.
+  // Of one token and of decoding: the median against the best read loop. Of many tokens and of
+  // what is sampled: 0, they are no matter of reading.
   double share(const KernelFigure& figure) const;
   // The same by the median of its ratios to the read loop just before, which a machine whose memory
   // is shared with others leaves alone.

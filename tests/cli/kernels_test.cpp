@@ -51,7 +51,10 @@ TEST_CASE("kernels: every type on every instruction set has figures, and scalar'
     CHECK(number_at(kernel, "bytes_per_second") > 0);
     CHECK(number_at(kernel, "times_scalar") > 0);
     const auto tokens = integer_at(kernel, "tokens");
-    CHECK(at(kernel, "share").is_null() == (tokens > 1));
+    const bool sampled =
+        text_at(kernel, "isa") == "scalar" && text_at(kernel, "residency") == "memory";
+    if (tokens > 1) CHECK(at(kernel, "share").is_null());
+    else if (!sampled) CHECK_FALSE(at(kernel, "share").is_null());
     CHECK(text_at(kernel, "work") == (tokens == 0 ? "decode" : "product"));
     CHECK(at(kernel, "repeats_bytes_per_second").as_array()->size() == 1);
     if (text_at(kernel, "isa") == "scalar") ++scalar;
@@ -72,6 +75,23 @@ TEST_CASE("kernels: the table names what was asked for, each beside the read loo
                            "read loop", "same", "huge pages", "decode", "GMA/s 32t"})
     CHECK(contains(outcome.out, text));
   CHECK_FALSE(contains(outcome.out, "Q8_0"));
+}
+
+TEST_CASE("kernels: what scalar does with a part of the rows, in a cache, is held to no limit") {
+  const Outcome outcome = run_program({"kernels", "--type", "F32", "--size", "32M", "--repeats",
+                                       "4", "--isa", "scalar", "-t", "1", "--json", "-q"});
+  CAPTURE(outcome.err);
+  REQUIRE(outcome.code == 0);
+  const Json all = only_json(outcome);
+  std::size_t sampled = 0;
+  for (const Json& kernel : *at(all, "kernels").as_array()) {
+    if (text_at(kernel, "residency") != "memory") continue;
+    CHECK(integer_at(kernel, "bytes") < integer_at(all, "memory_bytes") / 8);
+    CHECK(at(kernel, "share").is_null());
+    CHECK(at(kernel, "share_by_turns").is_null());
+    ++sampled;
+  }
+  CHECK(sampled == 3);
 }
 
 TEST_CASE("kernels: unrounded activations have products of their own") {

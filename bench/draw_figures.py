@@ -140,7 +140,7 @@ def memory(kept):
     rows = []
     for team in result["teams"]:
         speeds = {way["name"]: way["bytes_per_second"] / 1e9 for way in team["ways"]}
-        rows.append([team["threads"], number(speeds["sweep"]), number(speeds["scattered"]),
+        rows.append([str(team["threads"]), number(speeds["sweep"]), number(speeds["scattered"]),
                      f"{team['scattered_to_sweep']:.2f}"])
     size = f"{result['bytes'] / 1e9:.3g} GB"
     head = ["threads", "a sweep of neighbours, GB/s", "pieces at random places", "ratio"]

@@ -64,6 +64,7 @@ struct Isa {
   Parts parts;
   std::array<Need, 10> needs;
   Need os;
+  Need os_besides = {};
   bool by_name_only = false;  // never taken unasked
 };
 
@@ -85,6 +86,7 @@ constexpr std::array isas = {
     Isa{"amx",
         amx_parts,
         {avx512f, avx512bw, avx512vl, avx512dq, avx512vnni, amx_tile, amx_int8, avx2, fma, f16c},
+        os_avx512,
         os_amx,
         true},  // until it has run on a CPU that has tiles
 };
@@ -100,12 +102,16 @@ std::string missing_features(const Isa& isa, const CpuFeatures& cpu) {
   return missing;
 }
 
-bool is_enabled(const Isa& isa, const CpuFeatures& cpu) {
-  return isa.os.feature == nullptr || cpu.*isa.os.feature;
+// What the operating system does not enable of it; nullptr if nothing.
+const char* not_enabled(const Isa& isa, const CpuFeatures& cpu) {
+  for (const Need& need : {isa.os, isa.os_besides})
+    if (need.feature != nullptr && !(cpu.*need.feature)) return need.name;
+  return nullptr;
 }
 
 bool can_run(const Isa& isa, const CpuFeatures& cpu) {
-  return isa.parts.layers != nullptr && missing_features(isa, cpu).empty() && is_enabled(isa, cpu);
+  return isa.parts.layers != nullptr && missing_features(isa, cpu).empty() &&
+         not_enabled(isa, cpu) == nullptr;
 }
 
 std::string runnable_names(const CpuFeatures& cpu) {
@@ -229,10 +235,10 @@ Result<const KernelTable*> choose_kernels(std::string_view name, const CpuFeatur
   if (isa == isas.end()) return refusal(name, unknown_name_text(), cpu);
   const std::string missing = missing_features(*isa, cpu);
   if (!missing.empty()) return refusal(name, "this CPU lacks " + missing, cpu);
-  if (!is_enabled(*isa, cpu)) {
+  if (const char* const registers = not_enabled(*isa, cpu)) {
     return refusal(name,
                    "this CPU has it, but the operating system does not enable " +
-                       std::string(isa->os.name) + " registers",
+                       std::string(registers) + " registers",
                    cpu);
   }
   if (isa->parts.layers == nullptr) {

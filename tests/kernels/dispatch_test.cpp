@@ -81,10 +81,13 @@ TEST_CASE("dispatch: an ISA that the operating system does not enable is refused
   CHECK(contains(refusal("avx512", cpu), "operating system does not enable AVX-512 registers"));
   for (const KernelTable* table : supported_kernels(cpu)) {
     CHECK_FALSE(contains(table->name, "avx512"));
+    CHECK_FALSE(contains(table->name, "amx"));  // whose kernels use these registers too
   }
+  CHECK(contains(refusal("amx", cpu), "operating system does not enable AVX-512 registers"));
+  cpu.os_avx512 = true;
   cpu.os_amx = false;
   CHECK(contains(refusal("amx", cpu), "operating system does not enable AMX tile registers"));
-  cpu.os_avx = false;
+  cpu.os_avx512 = cpu.os_avx = false;
   CHECK(contains(refusal("avx2", cpu), "operating system does not enable AVX registers"));
   CHECK(supported_kernels(cpu).size() == 1);
 }

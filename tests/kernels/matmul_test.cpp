@@ -106,6 +106,16 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("matmul f32: no rows write and read nothing") {
+  const auto check = [](DType type) {
+    Weights w(type, 0, 768, Scales::ordinary, 92);
+    for (const std::size_t tokens : {1, 2, 9})
+      check_f32(w, Random(93).floats(tokens * 768), tokens);
+  };
+  for (const DType type : float_types) check(type);
+  for (const DType type : quantized_types()) check(type);
+}
+
 TEST_CASE("matmul q8: no rows write and read nothing") {
   for (const DType type : quantized_types()) {
     for (const std::size_t columns : {256, 768, 4352}) {

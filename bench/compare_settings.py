@@ -18,6 +18,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import statistics
 import subprocess
 import sys
@@ -25,7 +26,7 @@ import tempfile
 import time
 
 from memory_limit import MemoryLimit
-from record import command_line, frame, positive, result_name, write_result
+from record import command_line, frame, plain_words, positive, result_name, write_result
 
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 COLUMNS = (
@@ -190,7 +191,9 @@ def main():
         sys.exit("the settings do not all end in the same state hash")
     if options.keep_as:
         kept = frame(options.keep_as)
-        kept.update({"kind": "settings", "limit": options.limit, "settings": settings,
+        command = shlex.join(["bench/compare_settings.py", *sys.argv[1:]])
+        kept.update({"kind": "settings", "command": plain_words(command),
+                     "limit": options.limit, "settings": settings,
                      "model": pathlib.Path(options.model).name, "runs": runs})
         write_result(kept)
 

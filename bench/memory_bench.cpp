@@ -7,14 +7,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <random>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "bench/command_line.h"
 #include "io/pinned_memory.h"
 #include "kernels/dispatch.h"
 #include "runtime/base/json.h"
@@ -25,28 +24,11 @@
 namespace {
 
 using namespace millrace;
+using bench::die;
+using bench::must;
+using bench::number;
 
 constexpr std::uint64_t pass_bytes = 512 * MiB;  // of a repeat, or all memory if that is less
-
-[[noreturn]] void die(const std::string& message) {
-  fmt::print(stderr, "memory_bench: {}\n", message);
-  std::exit(1);
-}
-
-template <class T>
-T must(Result<T> result) {
-  if (!result) die(result.error().what);
-  return *std::move(result);
-}
-
-std::uint64_t number(std::string_view text, std::uint64_t most) {
-  std::uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end || value == 0 || value > most)
-    die(fmt::format("\"{}\" is no number of 1 to {}", text, most));
-  return value;
-}
 
 struct Pieces {
   std::vector<PinnedBlock> blocks;

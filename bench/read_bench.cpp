@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/command_line.h"
 #include "io/file.h"
 #include "io/read_scheduler.h"
 #include "runtime/base/clock.h"
@@ -26,6 +27,7 @@
 namespace {
 
 using namespace millrace;
+using bench::die;
 
 constexpr std::uint64_t piece_bytes = 1 * MiB;
 constexpr std::uint64_t slots = 64;
@@ -53,11 +55,6 @@ struct Sample {
   double cpu_ms_per_gb = 0;    // user and system, whole process
   double owner_ms_per_gb = 0;  // the scheduler's thread alone
 };
-
-[[noreturn]] void die(const std::string& message) {
-  fmt::print(stderr, "read_bench: {}\n", message);
-  std::exit(1);
-}
 
 double cpu_ms() {
   const ProcessUse use = ProcessUse::now();

@@ -19,7 +19,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -30,6 +29,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/command_line.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/hash.h"
 #include "runtime/base/json.h"
@@ -40,18 +40,9 @@
 namespace {
 
 using namespace millrace;
+using bench::die;
+using bench::must;
 using Numbers = std::vector<std::uint32_t>;
-
-[[noreturn]] void die(const std::string& message) {
-  fmt::print(stderr, "sequences_bench: {}\n", message);
-  std::exit(1);
-}
-
-template <class T>
-T must(Result<T> result) {
-  if (!result) die(result.error().what);
-  return *std::move(result);
-}
 
 class Stopwatch {
  public:
@@ -241,13 +232,7 @@ const Mode& find_mode(std::string_view name) {
 }
 
 std::uint32_t number(std::string_view text) {
-  constexpr std::uint32_t most = 1 << 20;
-  std::uint32_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end || value == 0 || value > most)
-    die(fmt::format("\"{}\" is no number of 1 to {}", text, most));
-  return value;
+  return static_cast<std::uint32_t>(bench::number(text, 1 << 20));
 }
 
 Numbers numbers_of(const Mode& mode, std::span<const std::string> words) {

@@ -17,7 +17,7 @@ struct Avx512SuperOf : Base {
   using typename Base::I32x16;
   static constexpr bool wide_registers = true;
 
-  // Into L1, where others prefetch into L2: x 1.05 to 1.15 for super-blocks (kernels/README.md).
+  // Into L1, where others prefetch into L2 (measured: kernels/README.md).
   [[gnu::always_inline]] static void prefetch(const std::byte* p) {
     _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
   }
